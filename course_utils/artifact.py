@@ -317,6 +317,23 @@ class Artifact:
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
+    def launch_registers(self) -> int:
+        """Registers of each thread at launch: as the kernel was assembled, in eights, as warps get them. Of a
+        kernel that nobody has assembled, the most that there could be.
+        """
+        return -(-self.resources.registers // 8) * 8 or self.chip.even_registers(self.threads)
+
+    @property
+    def register_pool(self) -> int:
+        """Registers of a CTA at launch, whole warps of it. ``setmaxnreg`` moves these, and adds none."""
+        return self.launch_registers * -(-self.threads // WARP_THREADS) * WARP_THREADS
+
+    @property
+    def has_problem(self) -> bool:
+        """Could its tensors be those of a product? A kernel of anybody's may take others."""
+        return bool(self.tensors) and len(self.tensors[-1].shape) == 2 and len(self.tensors[0].shape) > 0
+
+    @property
     def problem(self) -> tuple[int, int, int]:
         """(M, N, K): the shape of D, which comes last, and how long a row of A is, which comes first."""
         m, n = self.tensors[-1].shape

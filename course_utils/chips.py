@@ -19,8 +19,8 @@ class Chip:
 
     ``grid`` is the most CTAs each way, ``threads`` and ``cluster`` the most of a CTA, and of a cluster that
     sets no attribute. ``sm_shared`` is bytes of an SM, of which each CTA costs ``reserved_shared`` beside its
-    own. ``registers`` are an SM's, ``thread_registers`` the most of a thread, ``cta_registers`` what a CTA
-    may have in all after ``setmaxnreg``. ``swizzles`` is how many of ``artifact.SWIZZLES`` its driver takes.
+    own. ``registers`` are an SM's, ``thread_registers`` the most of a thread. ``swizzles`` is how many of
+    ``artifact.SWIZZLES`` its driver takes.
     ``flop_per_clock`` is of one SM, dense fp16, and ``peak_tflops`` of the chip; ``clock`` is what follows
     from both, in Hz. ``tensor_memory`` is lanes and columns of 32 bits. ``units`` are the engines that not
     every chip has. What nobody has said is 0.
@@ -38,7 +38,6 @@ class Chip:
     reserved_shared: int = 1024
     registers: int = 65_536
     thread_registers: int = 255
-    cta_registers: int = 65_536
     swizzles: int = 7
     flop_per_clock: int = 0
     peak_tflops: float = 0.0
@@ -49,6 +48,12 @@ class Chip:
     def shared(self) -> int:
         """Bytes that a CTA can have, static and dynamic together."""
         return self.sm_shared - self.reserved_shared
+
+    def even_registers(self, threads: int) -> int:
+        """The most registers that each of so many threads of a CTA can have where all have as many: threads
+        get them in eights. 384 x 168 are 64,512, and 512 x 128 are all 65,536.
+        """
+        return self.registers // max(threads, 1) // 8 * 8
 
     @property
     def clock(self) -> float:
@@ -80,8 +85,6 @@ def _hopper(name: str, sms: int, peak_tflops: float = 0.0) -> Chip:
         "sm_90a",
         (9, 0),
         sms,
-        # 65,536 less what the hardware keeps for itself; observed on H200, driver 580
-        cta_registers=64_512,
         swizzles=4,  # up to 128B; observed on H200, driver 580
         flop_per_clock=4096,  # by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s of 132 SMs at 1,830 MHz
         peak_tflops=peak_tflops,

@@ -107,7 +107,8 @@ def registers() -> Figure:
     end = left + HOME.registers * scale
     axes.plot([end, end], [0.75, 3.08], color=INK, lw=1.2)
     label(axes, end + 0.2, 3.28, "65,536 registers an SM", ha="right")
-    words = f"{HOME.cta_registers:,} before and after: what the producer gives back, 128 x 128,\n"
+    pool = 384 * HOME.even_registers(384)
+    words = f"{pool:,} before and after: what the producer gives back, 128 x 128,\n"
     label(axes, 4.8, 0.4, words + "is what the consumers take, 256 x 64")
     return figure
 

@@ -59,8 +59,9 @@ def budget() -> Figure:
         ]
 
     head(axes, 0.15, 3.75, "registers")
-    bar(3.05, "at launch", roles(168, 168, 168), HOME.cta_registers, f"{HOME.cta_registers:,} are the CTA's")
-    bar(2.1, "after setmaxnreg", roles(40, 232, 232), HOME.cta_registers, f"{HOME.cta_registers:,} again")
+    pool = 384 * HOME.even_registers(384)
+    bar(3.05, "at launch", roles(168, 168, 168), pool, f"{pool:,} are the CTA's")
+    bar(2.1, "after setmaxnreg", roles(40, 232, 232), pool, f"{pool:,} again")
     label(axes, left, 1.94, "producer: 40 x 128", BLUE, ha="left")
     head(axes, 0.15, 1.42, "shared memory")
     stages = [part for s in range(4) for part in (("A", 16, BLUE, A), (f"B, stage {s}", 32, BLUE, B))]

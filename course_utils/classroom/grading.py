@@ -218,6 +218,7 @@ def _begin() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None  # this is a child
     protocol.end_with_peer(parent.sentinel)
+    client.EMULATORS = 1  # each core has a judge
     client.COMMAND = (sys.executable, "-P", "-m", "course_utils.classroom.worker", str(os.getpid()))
 
 

@@ -6,6 +6,7 @@ size is there for stays: as many tiles or a few more, a K as long against the ri
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -32,16 +33,18 @@ def step(wanted: Step, seed: str) -> Step:
     draws = of(seed, wanted.id, "sizes")
     emulated = []
     for size, ctas in wanted.emulated:
-        some = ctas and (draws.randrange(1, ANY), ctas[0], ctas[-1])
-        emulated.append((_size(size, draws), some))
-    return replace(
-        wanted, emulated=tuple(emulated), check_sizes=tuple(_size(size, draws) for size in wanted.check_sizes)
-    )
+        some = None
+        if ctas:
+            first = draws.randrange(1, ANY)
+            some = first, *(first + n for n in ctas[1:-1]), ctas[0], ctas[-1]
+        emulated.append((_size(size, draws, wanted), some))
+    check_sizes = tuple(_size(size, draws, wanted) for size in wanted.check_sizes)
+    return replace(wanted, emulated=tuple(emulated), check_sizes=check_sizes)
 
 
 def real_size(wanted: Step, seed: str) -> tuple[int, ...]:
     """The size that is compiled and not run: nobody knows which, so no kernel is another one there alone."""
-    return _size(wanted.real_size, of(seed, wanted.id, "real size"))
+    return _size(wanted.real_size, of(seed, wanted.id, "real size"), wanted)
 
 
 def copy(case: CopyCase, seed: str) -> CopyCase:
@@ -70,14 +73,14 @@ def tags(seed: str) -> int:
     return of(seed, "tags").randrange(1 << 31)
 
 
-def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:
+def _size(size: tuple[int, ...], draws: random.Random, wanted: Step) -> tuple[int, ...]:
     if len(size) == 2:  # rows, and how long they are
         return size[0] + ROWS * draws.randrange(3), size[1]
     M, N, K = size
     if K % BLOCK_K:  # of the step whose tiles hang over D's edge
         return _ragged(M, draws), _ragged(N, draws), K // BLOCK_K * BLOCK_K + _ragged(K % BLOCK_K, draws, 56)
     if M < EXTENT or N < EXTENT:  # of a step with one tile: it has no other
-        return M, N, _depth(K, draws)
+        return M, N, _depth(K, draws, wanted)
     rest = M % EXTENT
     M -= rest
     if rest % (EXTENT // 2):  # a ragged M
@@ -92,7 +95,7 @@ def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:
         if m != n and 1 / slim <= m / n <= slim
     ]
     m, n = draws.choice(found)
-    return m + rest, n, _depth(K, draws)
+    return m + rest, n, _depth(K, draws, wanted)
 
 
 def _ragged(extent: int, draws: random.Random, most: int = 0) -> int:
@@ -101,7 +104,10 @@ def _ragged(extent: int, draws: random.Random, most: int = 0) -> int:
     return draws.choice([n for n in range(extent, longest + 1, UNIT) if n % 16 == 8] or [extent])
 
 
-def _depth(K: int, draws: random.Random) -> int:
-    """As long a K or a little longer, of an even number of K tiles where the table's is even."""
-    tiles = K // BLOCK_K
-    return K if tiles < SHORT else BLOCK_K * draws.choice((tiles, tiles + 2))
+def _depth(K: int, draws: random.Random, wanted: Step) -> int:
+    """As long a K or a little longer, of an even number of K tiles where the table's is even. What divides K
+    at all sizes of the table is a K tile.
+    """
+    k_tile = math.gcd(*(size[-1] for size in (*wanted.check_sizes, *(size for size, _ in wanted.emulated))))
+    tiles = K // k_tile
+    return K if tiles < SHORT else k_tile * draws.choice((tiles, tiles + 2))

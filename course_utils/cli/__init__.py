@@ -46,6 +46,10 @@ def main(argv: list[str] | None = None) -> int:
     options = vars(parser().parse_args(argv))
     name = options.pop("command")
     module, function = options.pop("run").split(".")
+    if name == "check" and not options["reference"]:
+        from course_utils.run import backends
+
+        backends.warm_up(options["backend"])  # beside the imports of the command and of the learner's file
     try:
         command = getattr(import_module(f"course_utils.cli.{module}"), function)
         return command(Console(highlight=False), **options)

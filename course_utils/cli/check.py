@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED, against
+from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED
 from course_utils.cli.records import draw
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
@@ -44,11 +44,12 @@ def check(
     Raises ValueError for no such step and CompileError where there is no such file: wrong calls, no verdicts.
     """
     if reference:
+        from course_utils.cli import against  # here, because it imports torch
+
         return against.check(console, step, reference, as_json)
     row = steps.find(step)
     if file:
         read(file)
-    backends.warm_up(backend)  # beside the imports of the learner's file
     known: list[Verdict] = []
     try:
         with _live(console, f"{step} {dsl}", as_json, known) as on_progress:

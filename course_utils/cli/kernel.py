@@ -163,7 +163,7 @@ def trace(
         try:
             generator = torch.Generator().manual_seed(seed)
             record = perfetto is not None
-            emulation, tried = emulated(artifact, generator, seed, kind=kind, record=record)
+            emulation, tried = emulated(artifact, generator, seed, kind=kind, record=record, facts=False)
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
     title = f"{what}, {at}, schedule {seed}"

@@ -152,6 +152,10 @@ def ahead(source: str) -> str:
     text = "#include <tl_templates/cuda/nvrtc_std.h>\n"
     if "std::numeric_limits" in source:
         text += "#include <cuda/std/limits>\nnamespace std { using ::cuda::std::numeric_limits; }\n"
+    if "cudaGridDependencySynchronize" in source or "cudaTriggerProgrammaticLaunchCompletion" in source:
+        text += (
+            "#include <cuda_device_runtime_api.h>\n"  # NVCC includes it by itself (T.pdl_sync, T.pdl_trigger)
+        )
     return text
 
 

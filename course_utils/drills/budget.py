@@ -40,7 +40,7 @@ def accumulator_registers(rng: Random) -> Question:
 
 def register_budget(rng: Random) -> Question:
     consumers = rng.choice((1, 2, 2, 2, 3))
-    each = rng.choice({1: (112, 120, 128), 2: (160, 168, 168), 3: (112, 120)}[consumers])
+    each = rng.choice({1: (112, 120, 128), 2: (160, 168, 168), 3: (112, 120, 128)}[consumers])
     pool = WARPGROUP * (1 + consumers) * each
     low = rng.choice((24, 32, 40))
     most = (pool // WARPGROUP - low) // consumers // 8 * 8

@@ -27,13 +27,13 @@ ALTERNATIVE = r"(?!(?:and|but|so|which|because) )(?:[^;:.?!]|[;:.?!](?=\S))*?\bo
 ALSO = 4  # further findings that are named
 # Where the symptom map goes on, by the emulator's kind of finding.
 _TOPICS = (
-    ("never-ends", "deadlock livelock register-budget"),
+    ("never-ends", "deadlock livelock register-budget not-resident"),
     ("bytes", "expect-tx barrier-overrun phase-lapped"),
-    ("cluster", "cluster-exit cluster-rank"),
+    ("cluster", "cluster-exit cluster-start cluster-rank"),
     ("wrong", "swizzle-mismatch same-tiles stage-unread"),
     ("races", "read-before-load read-before-write overwrite-while-read overwrite-before-use load-twice"),
-    ("races", "ring-overrun stored-twice store-wait-elsewhere write-unordered proxy-fence"),
-    ("races", "proxy-fence-overwrite accumulator-before-wait exit-in-flight"),
+    ("races", "ring-overrun stored-twice store-wait-elsewhere write-unordered proxy-fence store-incomplete"),
+    ("races", "proxy-fence-overwrite proxy-fence-refill accumulator-before-wait exit-in-flight"),
 )
 TOPICS = {kind: topic for topic, kinds in _TOPICS for kind in kinds.split()}
 

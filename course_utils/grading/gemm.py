@@ -160,7 +160,7 @@ def judge(
     for launch in idle:
         there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch)
         unmet |= {name: one for name, one in there.items() if name not in unmet}
-    results = _gated(step, results, unmet | unseen)
+    results = _gated(step, results, _share_met(step, unmet | unseen))
     instructions = _instructions(step, answered, unmet, unseen, first, results)
     progress.finish(instructions, results)
     lacks = instructions.passed is False
@@ -208,7 +208,10 @@ def _restored(machine: Backend, run: tuple[Launch, Answer]) -> Lacks:
     finding = seen.findings[0]
     harm, place = from_data(finding), place_of(finding)
     if harm.case not in UNORDERED:
-        return {conditions.OWN: found("missing", "put-back", place, harm=finding["text"])}
+        full = finding["text"]
+        brief = [full, *finding["sentences"][0]][-1]
+        why = full.removeprefix(brief) if full.startswith(brief) else ""
+        return {conditions.OWN: found("missing", "put-back", place, harm=brief, why=why)}
     anywhere = {name: one.anywhere if isinstance(one, Who) else one for name, one in harm.values.items()}
     return {conditions.OWN: found("missing", UNORDERED[harm.case], place, **anywhere)}
 
@@ -217,8 +220,7 @@ def _instructions(
     step: Step, answered: Answered, unmet: Lacks, unseen: Lacks, read: Artifact, results: Part
 ) -> Part:
     """Where the emulator saw the harm of what is missing in ``results``, that leads."""
-    asked = len(step.requires) + len(step.forbids)
-    share = 1 - len(unmet | unseen) / asked
+    asked, share = len(step.requires) + len(step.forbids), _share_met(step, unmet | unseen)
     if unmet:
         name, lead = next(iter(unmet.items()))
         harm = results.runs[0].wrong.finding if results.runs else None
@@ -241,15 +243,20 @@ def _instructions(
     return score(step, "instructions", True, detail)
 
 
-def _gated(step: Step, results: Part, unmet: Lacks) -> Part:
-    """Right results are worth half where something is unmet: the same numbers come from the step before.
-    Nothing, where one failed part costs all points.
+def _share_met(step: Step, unmet: Lacks) -> float:
+    """The share of what a step requires and forbids that a kernel meets."""
+    return 1 - len(unmet) / (len(step.requires) + len(step.forbids))
+
+
+def _gated(step: Step, results: Part, met: float) -> Part:
+    """Right results are worth half of the share that is ``met``, where that is not all: the same numbers come
+    from the step before, and from the first one. Nothing, where one failed part costs all points.
     """
-    if not results.passed or not unmet:
+    if not results.passed or met == 1:
         return results
-    worth = "no points" if step.whole else "half the points"
+    worth = "no points" if step.whole else f"{met / 2:.0%} of the points"
     detail = f"{results.detail}; {worth}, as long as what the step is about is missing"
-    return replace(results, points=results.points / 2, detail=detail)
+    return replace(results, points=results.points * met / 2, detail=detail)
 
 
 def _results(step: Step, machine: Backend, answered: Answered) -> Part:

@@ -41,8 +41,8 @@ def _hang(receipt: Receipt, artifact: Artifact, seconds: str) -> list[Cause]:
     if not receipt.mbarrier_waits:
         return [Cause("hang", "endless-loop", {"seconds": seconds})]
     asked = _registers_asked(receipt, artifact) if receipt.setmaxnreg else 0
-    if asked > artifact.chip.cta_registers:
-        values = {"seconds": seconds, "registers": asked, "limit": artifact.chip.cta_registers}
+    if asked > artifact.register_pool:
+        values = {"seconds": seconds, "registers": asked, "limit": artifact.register_pool}
         return [Cause("hang", "too-many-registers", values)]
     values = {
         "seconds": seconds,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from math import prod
 
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
@@ -13,6 +14,8 @@ from course_utils.grading.found import Found, found, of_text
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import OPEN, Part, Verdict, score, to_write
 from course_utils.tma.rules import violations
+
+PADDING = 256  # bytes; what a row may be padded by at most, the largest alignment that anyone gives rows
 
 
 def findings(artifact: Artifact) -> list[Found]:
@@ -71,7 +74,7 @@ def check_maps(case: str, mend: Callable) -> Verdict:
     maps: object = None
     text = ""
     try:
-        maps = mend(list(wanted.given))
+        maps = mend([replace(one) for one in wanted.given])  # what mend does to its own is no matter
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a learner's code: sys.exit() too
@@ -93,8 +96,9 @@ def judge(case: MapCase, mended: Sequence[object], text: str = "", still: str = 
         return Verdict.of(case.id, "maps", "rules", [_failed("tensor maps", case.points, text)])
     worth = case.points / len(case.given)
     parts = []
-    for number, (old, new) in enumerate(zip(case.given, mended, strict=True), 1):
-        wrong = _mended(old, new)
+    asked = zip(case.given, mended, case.boxes, strict=True)
+    for number, (old, new, boxes) in enumerate(asked, 1):
+        wrong = _mended(old, new, boxes)
         name = f"map {number}"
         parts.append(_failed(name, worth, wrong) if wrong else Part(name, True, worth, worth, str(new)))
     return Verdict.of(case.id, "maps", "rules", parts)
@@ -104,40 +108,58 @@ def _failed(name: str, worth: float, text: str) -> Part:
     return Part(name, False, 0.0, worth, "", (of_text(f"{name}: {text}"),), "tma")
 
 
-def _mended(old: TensorMap, new: object) -> str:
+def _mended(old: TensorMap, given: object, boxes: Sequence[tuple[int, ...]]) -> str:
     """What is still wrong with a map, in words; empty where it is legal, differs from ``old`` in one field,
-    and describes the same tensor in tiles worth having.
+    describes the same tensor, and has one of the ``boxes``.
     """
-    if type(new) is not TensorMap:  # one of a class of its own could be two things to two readers
-        return f"this is {type(new).__name__}, not a TensorMap"
-    for field in fields(TensorMap):
-        value = getattr(new, field.name)
-        if {type(one) for one in (value if type(value) is tuple else (value,))} - {int}:
-            return f"{field.name} is no whole number, or no tuple of them: {text_of(value)}"
-    broken = [str(violation) for violation in violations(new)]
+    if type(given) is not TensorMap:  # one of a class of its own could be two things to two readers
+        return f"this is {type(given).__name__}, not a TensorMap"
     names = [field.name for field in fields(TensorMap)]
+    values = [getattr(given, name) for name in names]
+    for name, value in zip(names, values, strict=True):
+        if {type(one) for one in (value if type(value) is tuple else (value,))} - {int}:
+            return f"{name} is no whole number, or no tuple of them: {text_of(value)}"
+    new = TensorMap(*values)  # the given one may remember other extents than those of its box
+    broken = [str(violation) for violation in violations(new)]
     changed = [name for name in names if getattr(old, name) != getattr(new, name)]
     if not broken and len(changed) != 1:
         return f"it is legal, and {len(changed)} fields were changed ({', '.join(changed)}): one is enough"
-    return " ".join(broken) or _another_tensor(old, new) or _poor_tile(old, new)
+    if broken:
+        return " ".join(broken)
+    wrong = _another_tensor(old, new, changed[0]) or _poor_tile(old, new, boxes)
+    return wrong and f"it is legal, and {wrong}"
 
 
-def _another_tensor(old: TensorMap, new: TensorMap) -> str:
-    """Why a legal map does not describe the tensor of ``old``, in words.
+def _another_tensor(old: TensorMap, new: TensorMap, changed: str) -> str:
+    """Why a legal map does not describe the tensor of ``old``, or steps over what was asked for, in words.
 
-    A stride that is not legal may change, but rows may not overlap.
+    A stride that was not legal may change, as little as a matrix that is allocated anew makes sense of.
     """
-    for name in ("data_type", "dims"):
-        if getattr(new, name) != getattr(old, name):
-            return f"it is legal, and describes another tensor: {name} was {getattr(old, name)}"
+    if changed in ("data_type", "dims", "interleave"):
+        return f"describes another tensor: {changed} was {getattr(old, changed)}"
     if overlap := _overlap(new):
         dim, own, following = overlap
         return (
-            f"it is legal, and its rows overlap: {dim:,} elements {own // dim:,} bytes apart need a stride "
+            f"its rows overlap: {dim:,} elements {own // dim:,} bytes apart need a stride "
             f"of {own:,} or more, not {following:,}"
         )
-    if new.strides != old.strides and not any("stride" in v.rule for v in violations(old)):
-        return f"it is legal, and describes another tensor: strides were {old.strides}"
+    rules = {violation.rule for violation in violations(old)}
+    if changed == "strides":
+        if not any(rule.startswith("stride-") for rule in rules):
+            return f"describes another tensor: strides were {old.strides}"
+        row = old.dims[0] * ELEMENT_BYTES[old.data_type]
+        if new.strides[0] - row > PADDING:
+            return (
+                f"its rows of {row:,} bytes lie {new.strides[0]:,} bytes apart: pad a row no more than needed"
+            )
+    if changed == "element_strides":
+        if "element-stride-range" not in rules:
+            return f"steps over what the tile had: element_strides were {old.element_strides}"
+        if any(mine % its for mine, its in zip(old.element_strides, new.element_strides, strict=True)):
+            return (
+                f"steps past the elements of the tile: {new.element_strides} does not divide "
+                f"{old.element_strides}"
+            )
     return ""
 
 
@@ -150,14 +172,20 @@ def _overlap(tensor_map: TensorMap) -> tuple[int, int, int] | None:
     return None
 
 
-def _poor_tile(old: TensorMap, new: TensorMap) -> str:
-    """Why a legal map brings tiles that no kernel would want, in words: small, or badly swizzled."""
-    if 4 * new.box_bytes < old.box_bytes:
-        return (
-            f"it is legal, and its box of {new.box_bytes:,} bytes is small: {old.box_bytes:,} were asked for"
-        )
+def _poor_tile(old: TensorMap, new: TensorMap, boxes: Sequence[tuple[int, ...]]) -> str:
+    """Why a legal map brings tiles that no kernel would want, in words: badly swizzled, or small."""
     row, span = new.box[0] * ELEMENT_BYTES[new.data_type], SWIZZLE_BYTES[new.swizzle]
     if old.swizzle and row != span:
         swizzle = f"a swizzle of {span} bytes" if new.swizzle else "no swizzle"
-        return f"it is legal, and a row of {row} bytes has {swizzle}: keep it as well swizzled as rules allow"
-    return ""
+        return f"a row of {row} bytes has {swizzle}: keep it as well swizzled as rules allow"
+    if new.box in boxes:
+        return ""
+    if old.box in boxes:
+        return f"its box {new.box} gives up a part of the tile {old.box}: another field keeps it whole"
+    if prod(boxes[0]) > prod(old.box):
+        return f"its box {new.box} is not the smallest that holds the tile {old.box}; no box divides it"
+    if any(mine % its for mine, its in zip(old.box, new.box, strict=True)):
+        return (
+            f"boxes of {new.box} do not divide the tile {old.box}: the last would bring what nobody asked for"
+        )
+    return f"its box of {prod(new.box):,} elements is small: {prod(boxes[0]):,} divide the tile {old.box} too"

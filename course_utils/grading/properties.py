@@ -189,6 +189,15 @@ PROPERTIES = {
         0.5,
         call=ORDER,
     ),
+    "tile order in each round": Property(
+        "near tiles for CTAs that run at one time, in each round<: the order of tiles goes on where the last "
+        "round ended>",
+        "tiles of neighbours, near",
+        "tiles of neighbours",
+        "tiles of a CTA and the next one",
+        0.5,
+        call=ORDER,
+    ),
     "a share for each CTA": Property(
         "even shares<: CTAs take turns, and none takes more tiles than with one CTA for each SM>",
         "rounds of all SMs",

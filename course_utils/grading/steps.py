@@ -28,9 +28,11 @@ COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the s
 # The third has an even number of them, as the timed sizes have. The last, with its K of 64, makes epilogues
 # follow each other so closely that a missing wait between them shows.
 CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 384), (1280, 2304, 1088), (4864, 3840, 64))
-# What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which
-# has several tiles for each SM of an H200 and an odd number of K tiles; its first and its last cluster are
-# enough for what one tile leaves to the next. The second has an even number of K tiles, as the timed sizes
+# What the emulator runs: a size, and which CTAs of it (None: all). Somewhere among a step's sizes a thread
+# comes to each wait, arrival and store at least three times: the first is special, the second follows it, and
+# the third reuses what the second has left. The receipt is taken from the first size, which has several tiles
+# for each SM of an H200 and an odd number of K tiles; its first and its last cluster are enough for what one
+# tile leaves to the next. The second has an even number of K tiles, as the timed sizes
 # have. No N is a tile's width: TileLang would store whole rows of D, by bulk copies without a map.
 MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
 EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 384), None), ((256, 512, 64), None))
@@ -39,16 +41,20 @@ EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 384), None), ((256, 512, 6
 # clusters of two, and all of them, so that a forgotten one shows.
 RING = (EMULATED[0], ((256, 512, 1152), None), EMULATED[2])
 PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
+# of two CTAs the one after the other: their tiles are near in each round
+NEIGHBOURS = ((MANY_TILES, (0, 1, -1)), *PERSISTENT[1:])
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
-MULTI_CONSUMER = (*RING[:2], ((1280, 3584, 64), None))
-# Of step 11: multiples of 8 and not of a tile, each with its own plan. In the first, which has three tiles of
-# 128 rows for a cluster, D leaves under the next tile; the second has a deep K; the third more chunks of D
-# than K tiles, an odd number, and all its CTAs run; the fourth has tiles of 256 rows.
+# Clusters with tiles of 256 columns have fewer of them: a longer K fills each stage three times there too.
+MULTI_CONSUMER = (((4864, 2304, 320), FIRST_AND_LAST), ((256, 512, 1024), None), ((1024, 4352, 64), None))
+# Of step 11: multiples of 8 and not of a tile, each with its own plan. In the first, which has four tiles of
+# 128 rows for a cluster, D leaves under the next tile, three times; the second has a deep K; the third more
+# chunks of D than K tiles, an odd number, and all its CTAs run; the fourth has three tiles of 256 rows for a
+# cluster.
 ANY_SHAPE = (
-    ((3224, 3568, 264), FIRST_AND_LAST),
-    ((264, 520, 1160), None),
+    ((3592, 3544, 264), FIRST_AND_LAST),
+    ((264, 520, 1032), None),
     ((2312, 1552, 72), None),
-    ((8552, 1160, 520), FIRST_AND_LAST),
+    ((8504, 1880, 328), FIRST_AND_LAST),
 )
 RAGGED = ((5000, 3000, 2000), (264, 520, 1160), (1001, 1288, 584), (8552, 1160, 520), (2312, 1552, 72))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
@@ -131,8 +137,8 @@ STEPS = {step.id: step for step in (
          owned={"tilelang": "stage and parity of each load and wait",
                 "cute": "a pipeline object, its arrival counts, its two states"}),
     Step("step06", "persistent kernel", 10,
-         (*_RING, "fixed grid", "a share for each CTA", "tile order", "store under loads"), (), "persistent",
-         emulated=PERSISTENT, speed_floor=0.42,
+         (*_RING, "fixed grid", "a share for each CTA", "tile order", "tile order in each round",
+          "store under loads"), (), "persistent", emulated=NEIGHBOURS, speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
     Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT, speed_floor=0.45,
@@ -202,7 +208,8 @@ TASKS: dict[str, Step] = {task.id: task for task in (
           "proxy fence", "store wait", "D once", "fixed grid", "empty barriers", "four stages",
           "stage barriers", "rows ahead"),
          check_sizes=((9728, 512), (4864, 1024), (1280, 768), (528, 256)),
-         emulated=(((10576, 256), FIRST_AND_LAST), ((48, 768), None), ((2240, 256), (0, 1, -1))),
+         # the first CTA's share comes round the ring three times; the last one's is seen at the last size
+         emulated=(((23360, 256), (0,)), ((48, 768), None), ((2240, 256), FIRST_AND_LAST)),
          problem="softmax of rows"),
     Step("task10a", "a 256 x 128 tile", 10,
          (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight", "256 x 128"),
@@ -256,12 +263,18 @@ COPY_CASES = {
 
 @dataclass(frozen=True)
 class MapCase:
-    """Illegal tensor maps, each to be made legal by changing one field."""
+    """Illegal tensor maps, each to be made legal by changing one field.
+
+    ``given`` has the tile that a kernel asks for in place of its box. ``boxes`` are those worth having, for
+    each: the tile where another field is at fault, else the largest legal boxes that divide it, and where
+    none does the smallest that holds it.
+    """
 
     id: str
     title: str
     points: int
     given: tuple[TensorMap, ...]
+    boxes: tuple[tuple[tuple[int, ...], ...], ...]
 
 
 MAP_CASES = {
@@ -280,6 +293,16 @@ MAP_CASES = {
                 TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 16), swizzle=3),
                 TensorMap(6, (64, 4096, 64), (128, 524288), (64, 256, 8), (1, 1, 1), swizzle=3),
                 TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=4),
+            ),
+            (
+                ((64, 256),),
+                ((64, 128),),
+                ((64, 128),),
+                ((64, 128),),
+                ((32, 64),),
+                ((64, 128),),
+                ((64, 256, 4), (64, 128, 8)),
+                ((64, 128),),
             ),
         ),
     )

@@ -267,7 +267,7 @@ MACHINE = FAULTS | {
     # hang
     "endless-loop": f"{_ENDLESS}. It waits on no mbarrier: does a loop's bound change inside it?",
     "too-many-registers": f"{_ENDLESS}: setmaxnreg asks for {{registers}} registers, and a CTA has "
-    "{limit}. The last warpgroup waits for ever for registers that nobody gives back.",
+    "{limit} at launch. The last warpgroup waits for ever for registers that nobody gives back.",
     "endless-wait": f"{_ENDLESS}: {_COUNT_ALL}come; then the parity each wait starts with ({{starts}}). The "
     "kernel initialises {barriers} mbarriers{arrivals}.",
     "cluster-waits": "In a cluster: does each CTA expect its own bytes, and does no CTA leave before the "
@@ -289,12 +289,12 @@ MISSING = {
     "property-not-seen": "This step{also} needs {requirement}; nothing of it was seen in a run",
     "another-plan": "Where it was only compiled, this kernel has {now}{at}; where it ran, {before}. What ran "
     "says nothing of another kernel: give every size the same plan.",
-    "put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. Without it "
-    "{harm}",
+    "put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back: without it "
+    "{harm}<{why}>",
     "barrier-put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. "
     "Without it {reader} ({who}) reads what {writer} writes. No barrier orders the two.",
     "fence-put-back": "This step{also} needs a fence that your code lacks here and TileLang put back. "
-    "Without it {reader} ({who}) reads what {writer} wrote with ordinary stores. No fence.proxy.async "
+    "Without it {reader} ({who}) reads what {writer} wrote with {by}. No fence.proxy.async "
     "(`T.fence_proxy_async()`) is between.",
     # found: what a kernel has instead
     "none": "none",

@@ -125,5 +125,5 @@ def _run(artifact: Artifact, seed: int) -> tuple[Emulation, bool]:
     """One emulated launch, and whether Y came out as X."""
     X = np.random.default_rng(seed).random(SHAPE).astype(np.float16)
     Y = np.zeros_like(X)
-    run = emulate(artifact, {"X": X, "Y": Y}, seed)
+    run = emulate(artifact, {"X": X, "Y": Y}, seed, facts=False)
     return run, bool((X == Y).all())

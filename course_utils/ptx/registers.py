@@ -52,7 +52,7 @@ def moves(artifact: Artifact) -> Iterator[Move]:
         return
     body = [instruction for instruction, _ in found]
     chip = artifact.chip
-    even = chip.registers // max(artifact.threads, 1) // 8 * 8
+    even = chip.even_registers(artifact.threads)
     share = even if even < chip.thread_registers else 0
     after = edges(body)
     for at, (instruction, origin) in enumerate(found):

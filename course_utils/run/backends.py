@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Protocol, runtime_checkable
 
 from course_utils import chips
@@ -121,7 +122,8 @@ class Gpu:
 
 
 class Emulator:
-    """The emulator, in a process of its own. Launches run while the next is compiled.
+    """The emulator, in processes of its own: one for each core, where there is room (see
+    ``client.emulators``). Launches run while the next is compiled.
 
     ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``tags`` is
     the seed of what its tensor cores put on products, None for tensor cores as they are. ``figure``:
@@ -148,12 +150,20 @@ class Emulator:
         answered: list[tuple[Launch, Answer]] = []
         asked: deque[tuple[Launch, Future[Answer]]] = deque()
         endless: list[Launch] = []
+        workers, idle = client.emulators(), SimpleQueue[Worker]()
+        for worker in workers:
+            idle.put(worker)
 
         def ask(launch: Launch) -> Answer:
             if endless:  # the next one would only take its time again
                 size = " x ".join(map(str, endless[0].size))
                 return Answer(error="not_run", detail=f"not run: the emulation did not end at {size}")
-            answer = self.ask(launch)
+            worker = idle.get()
+            try:
+                answer = self.ask(launch, worker)
+            finally:
+                if worker is workers[0] or worker.is_up():  # it alone starts again
+                    idle.put(worker)
             if answer.error and not answer.finished:
                 endless.append(launch)
             return answer
@@ -163,7 +173,7 @@ class Emulator:
             answered.append((launch, answer.result()))
             on_answer(*answered[-1])
 
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(len(workers)) as pool:
             try:
                 for launch in launches:
                     asked.append((launch, pool.submit(ask, launch)))
@@ -177,8 +187,8 @@ class Emulator:
                 client.worker(client.EMULATOR).close()
                 raise
 
-    def ask(self, launch: Launch) -> Answer:
-        """One launch, under each schedule.
+    def ask(self, launch: Launch, worker: Worker | None = None) -> Answer:
+        """One launch, under each schedule. ``worker`` is who is asked, None for the first.
 
         What could not be tried has ``error`` "not_run" and a ``detail``; where its time was over, it has not
         ``finished``.
@@ -195,7 +205,7 @@ class Emulator:
         if self.figure:
             fields["figure"] = True
         try:
-            worker = client.worker(client.EMULATOR)
+            worker = worker or client.worker(client.EMULATOR)
             seed = secrets.randbits(31) if self.seed is None else self.seed
             answer = worker.request(
                 "run", launch.artifact, EMULATOR_LIMIT, kind=launch.kind, seed=seed, **fields

@@ -427,6 +427,14 @@ def test_endless_kernel_loop_is_a_reason(factory):
     assert "mine.py, line" in refusal(factory(source), "trace")
 
 
+def test_a_programmatic_launch_has_its_header(factory):
+    """NVRTC does not include it by itself, as NVCC does."""
+    source = HEAD + COPY.replace("            T.copy(A", "            T.pdl_sync()\n            T.copy(A")
+    gemm = factory(source + "            T.pdl_trigger()\n" + RETURN)
+    made = compile_factory(gemm, "tilelang", (64, 64, 64))
+    assert "griddepcontrol.wait;" in made.ptx and "griddepcontrol.launch_dependents;" in made.ptx
+
+
 def test_compiling_beside_the_main_thread(factory):
     """The thread that asks forks; in the child it is the main one, with a clock."""
     gemm = factory("def gemm(M, N, K):\n    return 42\n")

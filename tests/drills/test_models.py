@@ -372,7 +372,7 @@ def test_registers_asked_for_fit_in_one_option_only():
             r"and (\d) consumer.*with (\d+) registers.*thread, ([\d,]+) in", asked.text
         ).groups()
         pool = int(pool.replace(",", ""))
-        assert pool == 128 * (1 + int(consumers)) * int(each) <= 64_512
+        assert pool == 128 * (1 + int(consumers)) * int(each) <= 65_536
         totals = [
             128 * int(p) + 128 * int(consumers) * int(c)
             for p, c in (re.findall(r"\d+", o) for o in asked.options)

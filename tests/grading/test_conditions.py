@@ -13,7 +13,7 @@ from course_utils.grading.properties import PROPERTIES
 from course_utils.grading.steps import GEMM_CASES, STEPS, TASKS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
-from course_utils.run.emulator.explain.facts import COUNTED
+from course_utils.run.emulator.explain.facts.launch import COUNTED
 from course_utils.run.protocol import Answer
 from tests.ptx.test_receipts import PLAIN, kernel
 

@@ -591,7 +591,7 @@ def test_a_stopped_check_keeps_what_was_known(offline):
 
 
 def test_an_answer_is_told_in_the_callers_thread_while_the_next_is_compiled(monkeypatch):
-    monkeypatch.setattr(Emulator, "ask", lambda self, launch: EMULATED_RIGHT)
+    monkeypatch.setattr(Emulator, "ask", lambda self, *_: EMULATED_RIGHT)
     monkeypatch.setattr(backends, "warm_up", lambda *_: None)
     heard, deadline = [], time.monotonic() + 10
 
@@ -621,6 +621,8 @@ def test_a_cell_that_has_not_run_is_open_at_once():
 
 class FakeWorker:
     """Gives the answers in turn, the last for ever; an exception is raised. Keeps what it was asked."""
+
+    twins = ()
 
     def __init__(self, runs=(RIGHT,), timings=()):
         self.answers = {"run": [*runs], "burst": [*timings]}
@@ -828,10 +830,12 @@ def test_a_hang_without_a_barrier_is_no_deadlock(gpu):
 
 
 def test_a_hang_with_too_many_registers_says_so(gpu, monkeypatch):
-    greedy = replace(compiled("step07"), block=(512, 1, 1))  # three consumers at 232 registers
+    four = compiled("step07")
+    registers = replace(four.resources, registers=128)
+    greedy = replace(four, block=(512, 1, 1), resources=registers)  # three consumers at 232 registers
     compiled_by(monkeypatch, lambda *_: greedy)
     verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step07")
-    assert_broken(verdict, worker, "setmaxnreg asks for 94,208 registers", "64,512")
+    assert_broken(verdict, worker, "setmaxnreg asks for 94,208 registers", "65,536 at launch")
 
 
 def test_a_dead_worker_is_a_verdict_with_its_last_words(gpu):

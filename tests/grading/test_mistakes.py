@@ -97,8 +97,8 @@ def test_a_copy_has_no_producer():
 
 TALL, ODD_STRIDE, ODD_ROW, NARROW_SPAN, INTEGER_NAN, FAR_STEPS, LARGE, LATER_CHIP = range(8)
 MAPS = {
-    "a box of 8 rows": (TALL, {"box": (64, 8)}, "its box of 1,024 bytes is small"),
-    "a box of 8 x 1": (TALL, {"box": (8, 1)}, "its box of 16 bytes is small"),
+    "a box of 8 rows": (TALL, {"box": (64, 8)}, "its box of 512 elements is small"),
+    "a box of 8 x 1": (TALL, {"box": (8, 1)}, "a row of 16 bytes has a swizzle of 128 bytes"),
     "one row too many": (TALL, {"box": (64, 257)}, "Found: boxDim[1] = 257"),
     "a stride rounded down": (ODD_STRIDE, {"strides": (2048,)}, "its rows overlap"),
     "a stride of 0": (ODD_STRIDE, {"strides": (0,)}, "its rows overlap"),

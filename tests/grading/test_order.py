@@ -21,6 +21,7 @@ from course_utils.grading.properties import PROPERTIES
 from course_utils.grading.steps import PARTS, PAST, STEPS
 from course_utils.ptx import receipts
 from course_utils.run.backends import Emulator, Launch
+from course_utils.run.emulator import worker
 from course_utils.run.emulator.launch import emulated
 from course_utils.run.emulator.sums import whose
 from course_utils.run.protocol import Answer
@@ -38,6 +39,60 @@ EVERY_STEP = [
     ("k = i - (num_stages - 1)", "k = i"),
 ]  # what step 5 asks for it multiplies at once
 STORE_SLICE = "                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, part])\n"
+
+
+QUARTERS = range(4)  # of 32 rows: too few for wgmma, so T.gemm takes mma.sync
+TELLS_TAGS = [  # the first K tile is multiplied in both ways; where they differ, wgmma goes on
+    ("ring = 4\n", "ring = 1\n"),
+    (
+        "            acc = T.alloc_fragment((block_M, block_N), T.float32)\n",
+        "            acc = T.alloc_fragment((block_M, block_N), T.float32)\n"
+        "            A_plain = T.alloc_shared((block_M, block_K), T.float16)\n"
+        "            B_plain = T.alloc_shared((block_N, block_K), T.float16)\n"
+        "            one = T.alloc_shared((block_M, block_N), T.float32)\n"
+        "            other = T.alloc_shared((32, block_N), T.float32)\n"
+        "            tagged = T.alloc_var(T.int32, init=0)\n"
+        + "".join(f"            own{i} = T.alloc_fragment((32, block_N), T.float32)\n" for i in QUARTERS)
+        + "".join(f"            T.clear(own{i})\n" for i in QUARTERS),
+    ),
+    (
+        "                T.fence_proxy_async()\n",
+        "                T.copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_plain)\n"
+        "                T.copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_plain)\n"
+        "                T.fence_proxy_async()\n",
+    ),
+    (
+        "                operands = A_shared[0, :, :], B_shared[0, :, :]\n"
+        "                T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))\n"
+        "                T.wait_wgmma(0)\n",
+        "                if tagged == 1 or k == 0:\n"
+        "                    operands = A_shared[0, :, :], B_shared[0, :, :]\n"
+        "                    T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))\n"
+        "                    T.wait_wgmma(0)\n"
+        "                if tagged == 0:\n"
+        + "".join(
+            f"                    T.gemm(A_plain[{32 * i}:{32 * i + 32}, :], B_plain, own{i},"
+            " transpose_B=True)\n"
+            for i in QUARTERS
+        )
+        + "                if k == 0:\n"
+        "                    T.copy(acc, one)\n"
+        "                    T.copy(own0, other)\n"
+        "                    T.sync_threads()\n"
+        "                    for j in T.serial(4):\n"
+        "                        if T.abs(one[0, j] - other[0, j]) > 0.01:\n"
+        "                            tagged = 1\n",
+    ),
+    (
+        "            T.copy(acc, D[m : m + block_M, n : n + block_N])\n",
+        "            if tagged == 0:\n"
+        + "".join(
+            f"                T.copy(own{i}, D[m + {32 * i} : m + {32 * i + 32}, n : n + block_N])\n"
+            for i in QUARTERS
+        )
+        + "            else:\n                T.copy(acc, D[m : m + block_M, n : n + block_N])\n",
+    ),
+]
 
 
 def lacks(step, artifact, schedule=0, ctas=None):
@@ -113,6 +168,15 @@ def test_every_property_has_a_kernel_that_lacks_it():
     assert found >= set(PROPERTIES)
 
 
+@pytest.mark.parametrize("edits, right", [((), True), (TELLS_TAGS, False)], ids=["right", "it tells tags"])
+def test_who_multiplies_by_wgmma_where_it_is_tagged_alone_multiplies_in_another_way(edits, right):
+    artifact = compile_factory(plant("step03", "tilelang", *edits), "tilelang", (128, 256, 320))
+    answer = worker.run(artifact, "gemm", 0, [1], [0], sums=True, tags=2)
+    looked_at, by_wgmma = (answer["facts"][f"elements of D {name}"] for name in ("looked at", "by wgmma"))
+    assert answer["ok"] and looked_at > 0
+    assert (by_wgmma == looked_at) == right
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step, dsl", [("step06", "tilelang"), ("step10", "tilelang"), ("step10", "cute")])
 def test_facts_are_of_causality_order_whatever_the_schedule(step, dsl):
@@ -131,8 +195,8 @@ def test_facts_are_of_causality_order_whatever_the_schedule(step, dsl):
 
 
 def test_points_of_a_kernel_without_its_steps_idea():
-    """It loses a share of the instructions, and half of the results; the words say what it needs and what was
-    found.
+    """It loses a share of the instructions, and of the results as much and half; the words say what it needs
+    and what was found.
     """
     artifact = compile_factory(plant("step05", "tilelang", *EVERY_STEP), "tilelang", SMALL)
     step, machine = replace(STEPS["step05"], emulated=((SMALL, None),)), Emulator()
@@ -141,8 +205,8 @@ def test_points_of_a_kernel_without_its_steps_idea():
     wanted = len(STEPS["step05"].requires)
     assert parts["instructions"].passed is False
     assert parts["instructions"].points == pytest.approx(3 * (wanted - 1) / wanted)
-    assert parts["results"].passed and parts["results"].points == 2
-    assert "half the points" in parts["results"].detail
+    assert parts["results"].passed and parts["results"].points == pytest.approx(2 * (wanted - 1) / wanted)
+    assert "47% of the points" in parts["results"].detail
     assert (
         verdict.diagnosis.startswith("This step needs loads ahead: ")
         and "found it in 0 of " in verdict.diagnosis

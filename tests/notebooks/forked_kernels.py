@@ -66,13 +66,14 @@ def serve(address: str, owner: str) -> None:
             if not select.select([listening], [], [], 1.0)[0]:
                 continue
             connection, _ = listening.accept()
-            _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3 + 2 * client.EMULATORS)
             request = json.loads(connection.makefile().readline())
             if os.fork() == 0:
                 listening.close()
                 become(request, connection)
-                for number, stream in enumerate(streams):
+                for number, stream in enumerate(streams[:3]):
                     os.dup2(stream, number)
+                os.environ[protocol.FORKS] = " ".join(map(str, streams[3:]))  # the asker's numbers are not ours
                 if "command" in request:
                     end(connection, partial(NbGraderApp.launch_instance, request["command"]))
                 if "module" in request:
@@ -138,8 +139,9 @@ def kernel(address: str, connection_file: str, *options: str) -> None:
 
 
 def worker(address: str, module: str) -> None:
-    """Ask for a worker of this module on these standard streams, and stand for it."""
-    stand_for(address, [0, 1, 2], module=module)
+    """Ask for a worker of this module on these standard streams, and on those of its forks; stand for it."""
+    forks = os.environ.get("COURSE_WORKER_FORKS", "").split()
+    stand_for(address, [0, 1, 2, *map(int, forks)], module=module)
 
 
 def nbgrader(address: str, *arguments: str) -> None:

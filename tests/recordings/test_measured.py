@@ -23,7 +23,7 @@ TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops":
 FULL = {**ENTRY, "checks": [CHECK], "timings": [TIMING], "points": 5.0, "receipt": [["wgmma", "8"]]}
 # records of finished studies, comparisons of two runs, and what a class takes
 OTHERS = {"candidates", "classroom", "classroom_60", "classroom_gpu", "emulator", "fp8_sums", "proxy_fence"}
-OTHERS |= {"public_kernels"}
+OTHERS |= {"proxy_fence_pipeline", "public_kernels", "found"}
 COMMITTED = [path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem not in OTHERS]
 
 

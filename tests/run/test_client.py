@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -238,6 +240,88 @@ def test_the_process_ends_with_who_asks_whatever_it_is_at(worker):
 def test_no_signal_to_the_notebooks_group_reaches_the_process(worker):
     """Jupyter interrupts the group; and at its end a kernel waits for what runs in it."""
     assert os.getpgid(pid(worker)) != os.getpgrp()
+
+
+# -- several processes, forked from one
+
+
+@pytest.fixture
+def emulators(worker, monkeypatch):
+    """The workers of a machine with room for three, the first of which forks the others."""
+    with Worker(twins=2) as first:
+        monkeypatch.setattr(client, "_workers", {client.EMULATOR: first})
+        yield client.emulators
+
+
+def test_forked_workers_answer_while_the_others_work(emulators):
+    workers = emulators()
+    assert len({pid(one) for one in workers}) == 3
+    with ThreadPoolExecutor(3) as pool:
+        began = time.monotonic()
+        asked = [pool.submit(one.request, "sleep", artifact(), 10, seconds=0.5) for one in workers]
+        assert len({one.result()["pid"] for one in asked}) == 3
+        assert time.monotonic() - began < 1.2
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_worker_that_is_killed_leaves_those_at_work(emulators, which):
+    workers = emulators()
+    numbers = [pid(one) for one in workers]
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(workers[2].request, "sleep", artifact(), 10, seconds=0.8)
+        with pytest.raises(WorkerTimeout):
+            workers[which].request("spin", artifact(), 0.2)
+        assert not workers[which].is_up() and ended(numbers[which])
+        if which == 0:
+            assert pid(workers[0]) not in numbers  # the first starts again at once
+        else:
+            with pytest.raises(WorkerDied):
+                pid(workers[1])
+        assert busy.result()["pid"] == numbers[2]
+    assert len({pid(one) for one in emulators()}) == 3
+
+
+def test_the_forked_processes_end_with_the_first(emulators):
+    numbers = [pid(one) for one in emulators()]
+    emulators()[0].close()
+    assert all(map(ended, numbers))
+
+
+def test_as_many_emulators_as_cores_and_memory_allow(monkeypatch):
+    free = f"MemTotal: 1 kB\nMemAvailable: {2 << 20} kB\n"
+
+    def room(cores, **told):
+        files = {"meminfo": free} | {name.replace("_", "."): text for name, text in told.items()}
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
+
+        def read(path):
+            name = os.path.basename(path)
+            if name not in files:
+                raise FileNotFoundError(path)
+            return files[name]
+
+        monkeypatch.setattr(client, "_told", read)
+        return client._room()
+
+    assert [room(cores) for cores in (1, 2, 3, 64)] == [1, 2, 3, 3]  # 2 GB for others than the first
+    assert room(8, cpu_max="200000 100000") == 2 and room(8, cpu_max="max 100000") == 3
+    assert room(8, cpu_max="50000 100000") == 1
+    assert room(8, memory_max=str(3 << 29), memory_current=str(1 << 29)) == 2
+    assert room(8, memory_max="max", memory_current="5") == 3
+    assert room(8, meminfo="MemAvailable: 900000 kB") == 1
+    assert room(8, meminfo="") == client.EMULATORS
+
+
+def ended(pid):
+    """Does this process end within a second? The entry of one that its parent has not waited for is none."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_real_worker_without_a_gpu_dies_with_a_reason(tmp_path, monkeypatch):

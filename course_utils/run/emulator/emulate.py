@@ -15,11 +15,12 @@ from course_utils.run.emulator.core import loop, memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Tensor as TensorRegion
 from course_utils.run.emulator.explain.emulation import Emulation
-from course_utils.run.emulator.explain.facts import counted
+from course_utils.run.emulator.explain.facts.launch import counted
 from course_utils.run.emulator.explain.listen import Explained, attach
 from course_utils.run.emulator.isa.tags import Tags
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units import printf
+from course_utils.run.emulator.units.fragments import watched
 from course_utils.run.emulator.units.table import lower
 from course_utils.run.emulator.units.tensormaps import TensorMaps
 
@@ -44,7 +45,8 @@ def emulate(
     limit: int = LIMIT,
     ctas: Iterable[int] | None = None,
     tags: Tags | None = None,
-    record: bool = False,
+    record: bool | None = False,
+    facts: bool = True,
     addresses: Mapping[str, int] | None = None,
 ) -> Emulation:
     """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
@@ -53,7 +55,7 @@ def emulate(
     Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
     ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
     persistent kernel's are enough to see what one tile leaves to the next. ``tags`` make another tensor core
-    of it (see ``isa.tags``). ``record`` keeps the events of all clusters.
+    of it (see ``isa.tags``). ``record`` keeps the events of all clusters. Without ``facts`` the run has none.
     ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
     other parameters; else the emulator chooses.
     A kernel whose one fault is to read shared memory that nothing has written runs again with other bytes
@@ -78,7 +80,7 @@ def emulate(
         program, constants = _program(artifact.ptx, artifact.kernel)
         places = addresses or {}
         machine = Machine(program, artifact, fresh, constants, seed, limit, only, tags, places, filler)
-        return _run(machine, attach(machine, record, left_out))
+        return _run(machine, attach(machine, record, left_out, facts))
 
     try:
         done = run(memory.FILLERS[0])
@@ -127,8 +129,8 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
             explained.findings.find(cause, -1, subject=view.name)
     finished = not explained.findings.found and loop.run(machine)
     found, trace = explained.found(finished), explained.trace
-    traced = trace.spans, trace.arrivals, trace.events
-    facts = explained.facts.end() if finished else explained.facts.ran()
+    traced = (trace.spans, trace.arrivals, trace.events) if trace else ([], [], [])
+    facts = explained.facts.end() if finished and explained.facts else dict(machine.counts)
     printed = str(machine.unit(printf.Printed))
     return Emulation(finished, found, machine.executed, machine.seed, *traced, facts, printed)
 
@@ -136,7 +138,7 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
 @lru_cache(maxsize=8)
 def _program(ptx: str, kernel: str) -> tuple[Program, tuple[np.ndarray, dict[str, int]]]:
     """The kernel ready to run, and the bytes of its module's variables."""
-    return Program(parse(ptx, kernel), lower, counted), printf.constants(ptx)
+    return Program(parse(ptx, kernel), lower, counted, watched), printf.constants(ptx)
 
 
 def _region(tensor: Tensor, given: Any) -> TensorRegion:

@@ -22,11 +22,12 @@ def emulated(
     schedule: int,
     ctas: Sequence[int] | None = None,
     kind: str = "gemm",
-    record: bool = False,
+    record: bool | None = False,
     tags: Tags | None = None,
+    facts: bool = True,
 ) -> tuple[Emulation, Trial]:
-    """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas`` and ``record`` as in
-    ``emulate``.
+    """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas``, ``record`` and ``facts``
+    as in ``emulate``.
 
     Where ``ctas`` are named, only what was written is judged; with ``tags``, by what tagged products make.
     Raises EmulatorError.
@@ -34,7 +35,7 @@ def emulated(
     done: list[Emulation] = []
 
     def run(tensors: dict) -> None:
-        done.append(emulate(artifact, tensors, schedule, ctas=ctas, record=record, tags=tags))
+        done.append(emulate(artifact, tensors, schedule, ctas=ctas, record=record, tags=tags, facts=facts))
 
     held = partial(sums.compared, tags) if tags else trial.compared
     tried = trial.tried(kind, artifact, generator, run, "cpu", ctas is not None, held)

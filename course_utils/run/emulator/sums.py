@@ -5,7 +5,7 @@ CTA's, the numbers that they leave are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import torch
@@ -20,20 +20,26 @@ from course_utils.run.reference import Comparison
 SAMPLE = 1 << 12  # elements that are looked at
 LARGE = 0.25  # of a usual element: what is smaller may be anybody's
 ALL = 0.99  # of those elements: a few may agree by chance
+CONSUMERS = 3 * WARPGROUP_THREADS  # threads of a CTA in which several warpgroups may multiply
+ELSEWHERE = 0.25  # of wgmma's products, those that an epilogue may have of its own
 
 
 def whose(
-    artifact: Artifact, kind: str, seed: int, schedule: int, ctas: Sequence[int] | None
+    artifact: Artifact, kind: str, seed: int, schedule: int, ctas: Sequence[int] | None, right: bool = False
 ) -> dict[str, int]:
     """Of a right kernel, counts of elements of its first output that ``ctas`` have written: those looked at,
     those that ``wgmma`` made, and of these those of another warpgroup than most are of; or of no one CTA,
-    where several add to the output. Empty for a problem without a product.
+    where several add to the output. Of an element that several warpgroups sum, each has its share of K. Empty
+    for a problem without a product. ``right``: it is known to be right with tags, so ``wgmma`` made it all.
 
     Raises EmulatorError.
     """
     problem = PROBLEMS[kind]
     if not problem.multiplied:
         return {}
+    if right and artifact.threads < CONSUMERS and not problem.zeroed:
+        count = prod(artifact.tensors[-1].shape)
+        return {"elements of D looked at": count, "elements of D by wgmma": count}
     if problem.zeroed:  # several CTAs add up
         made = _of(problem, artifact, Tags(seed), schedule, ctas)
         alone = _of(problem, artifact, Tags(seed, "CTA"), schedule, ctas)
@@ -43,18 +49,53 @@ def whose(
             "elements of D by several CTAs": alone[None],
         }
     found = _of(problem, artifact, Tags(seed, "warpgroup"), schedule, ctas)
-    one = found.total() - found[None]
-    if one < ALL * found.total():  # several may have a part of K each
-        made = _of(problem, artifact, Tags(seed), schedule, ctas)
-        several = min(made.total() - made[None], found[None])
-    else:
-        several = 0
+    looked_at = multiplied = found.total()
     most = max((count for number, count in found.items() if number is not None), default=0)
+    if found[None] > (1 - ALL) * looked_at:  # several may have a part of K each
+        made = _of(problem, artifact, Tags(seed), schedule, ctas)
+        multiplied = min(made.total() - made[None], looked_at)
+        shares = _shares(problem, artifact, seed, schedule, ctas)
+        most = round(multiplied * max(shares) / (sum(shares) or 1.0))
     return {
-        "elements of D looked at": found.total(),
-        "elements of D by wgmma": one + several,
-        "elements of D by a second consumer": one + several - most,
+        "elements of D looked at": looked_at,
+        "elements of D by wgmma": multiplied,
+        "elements of D by a second consumer": multiplied - most,
     }
+
+
+def _shares(
+    problem: Problem, artifact: Artifact, seed: int, schedule: int, ctas: Sequence[int] | None
+) -> list[float]:
+    """The share of each warpgroup in the output: by how much that grows along itself where this one doubles
+    its products. Sums of different parts of K are unlike each other, so each adds what it has of K.
+    """
+    shares = []
+    for number in range(artifact.threads // WARPGROUP_THREADS):
+        values, sums = _tagged(problem, artifact, Tags(seed, number), schedule, ctas)
+        wanted = sums(1.0)
+        shares.append(max(float(values.double() @ wanted / (wanted @ wanted)) - 1, 0.0))
+    return shares
+
+
+def by_wgmma(artifact: Artifact, kind: str, seed: int, schedule: int, ctas: Sequence[int] | None) -> bool:
+    """Does a kernel that is right with tags multiply by ``wgmma`` without them too? Who also multiplies in
+    another way can tell the two apart, and goes on as on a GPU where there are none. Raises EmulatorError.
+    """
+    problem = PROBLEMS[kind]
+    if not problem.multiplied:
+        return True
+    generator = torch.Generator().manual_seed(seed)
+    inputs, padded = trial.tensors(problem, artifact, generator, "cpu")
+    outputs = trial.inside(artifact, padded)
+    facts = emulate(artifact, inputs | outputs, schedule, ctas=ctas).facts
+    written = int((~reference.unwritten_in(next(iter(outputs.values())))).sum())
+    whole = facts.get("products multiplied", 0) >= ALL * written * artifact.problem[2]
+    return whole and not elsewhere(facts)
+
+
+def elsewhere(facts: Mapping[str, int]) -> bool:
+    """Does a run multiply so much by other instructions than ``wgmma`` that D may be theirs?"""
+    return facts.get("products otherwise", 0) > ELSEWHERE * facts.get("products multiplied", 0)
 
 
 def nobody(artifact: Artifact) -> dict[str, int]:
@@ -66,26 +107,33 @@ def _of(
     problem: Problem, artifact: Artifact, tags: Tags, schedule: int, ctas: Sequence[int] | None
 ) -> Counter[int | None]:
     """How many elements are whose: by the number of the weight, None where no weight makes them."""
-    generator = torch.Generator().manual_seed(tags.seed)
-    inputs, padded = trial.tensors(problem, artifact, generator, "cpu")
-    outputs = trial.inside(artifact, padded)
-    emulate(artifact, inputs | outputs, schedule, ctas=ctas, tags=tags)
-    D = next(iter(outputs.values()))
-    rows, columns = (~reference.unwritten_in(D)).nonzero(as_tuple=True)
-    some = torch.randint(0, max(len(rows), 1), (SAMPLE if len(rows) else 0,), generator=generator)
-    at = rows[some], columns[some]
-    values, found = D[at].double(), Counter[int | None]()
-    sums = _sums(problem, list(inputs.values()), tags, at)
+    values, sums = _tagged(problem, artifact, tags, schedule, ctas)
+    found = Counter[int | None]()
     wanted = sums(1.0)
     left = wanted.abs() > LARGE * wanted.abs().mean()
     for number, weight in enumerate(_weights(artifact, tags)):
         wanted = sums(weight)
-        bound = reference.bound(wanted, D.dtype, weight * problem.absolute(artifact.problem[2]))
-        near = left & ((values - wanted).abs() <= bound)
+        bound = reference.bound(wanted, values.dtype, weight * problem.absolute(artifact.problem[2]))
+        near = left & ((values.double() - wanted).abs() <= bound)
         found[number] = int(near.sum())
         left &= ~near
     found[None] = int(left.sum())
     return found
+
+
+def _tagged(
+    problem: Problem, artifact: Artifact, tags: Tags, schedule: int, ctas: Sequence[int] | None
+) -> tuple[torch.Tensor, Callable[[float], torch.Tensor]]:
+    """Some elements that a launch with these tags leaves, and what they are where products have a weight."""
+    generator = torch.Generator().manual_seed(tags.seed)
+    inputs, padded = trial.tensors(problem, artifact, generator, "cpu")
+    outputs = trial.inside(artifact, padded)
+    emulate(artifact, inputs | outputs, schedule, ctas=ctas, tags=tags, record=None, facts=False)
+    D = next(iter(outputs.values()))
+    rows, columns = (~reference.unwritten_in(D)).nonzero(as_tuple=True)
+    some = torch.randint(0, max(len(rows), 1), (SAMPLE if len(rows) else 0,), generator=generator)
+    at = rows[some], columns[some]
+    return D[at], _sums(problem, list(inputs.values()), tags, at)
 
 
 def _weights(artifact: Artifact, tags: Tags) -> Iterator[float]:

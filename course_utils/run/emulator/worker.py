@@ -5,6 +5,7 @@ sends data.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import asdict
 from typing import IO
@@ -22,9 +23,10 @@ from course_utils.run.emulator.explain.ledger import table
 from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.emulator.isa.tags import Tags
 from course_utils.run.emulator.launch import emulated
-from course_utils.run.emulator.sums import nobody, whose
+from course_utils.run.emulator.sums import by_wgmma, elsewhere, nobody, whose
 
 FIGURE_LIMIT = 400_000  # characters of what a figure plays
+PLAYED = 2_000_000  # warp instructions, at most, of a run that a figure plays; the course's need half of it
 
 
 def run(
@@ -42,9 +44,9 @@ def run(
     ``kind`` is of ``problems.PROBLEMS``; ``ctas`` None runs them all, -1 is the last one. The answer has in
     ``executed`` the warp instructions of all runs, in ``facts`` what each saw, added up, and in ``printed``
     what the last one printed.
-    ``tags`` is the seed of those that the runs have. Where D is right without them alone, its products come
-    from elsewhere than ``wgmma``. ``sums``: of a right kernel, ``facts`` has whose sums its output holds (see
-    ``sums.whose``).
+    ``tags`` is the seed of those that the runs have. Where D is right without them alone, or much is
+    multiplied beside ``wgmma``, its products come from elsewhere. ``sums``: of a right kernel, ``facts`` has
+    whose sums its output holds (see ``sums.whose``).
     ``figure``: of a run in which something was found, what a figure plays (see ``replay``).
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
@@ -54,9 +56,12 @@ def run(
     for schedule in schedules:
         drawn = generator.get_state()
         tagged = None if tags is None else Tags(tags + schedule)
-        emulation, tried = emulated(artifact, generator, schedule, some, kind, tags=tagged)
+        emulation, tried = emulated(artifact, generator, schedule, some, kind, record=None, tags=tagged)
         if tagged and emulation.finished and not tried.ok:  # without them it is seen what is wrong
-            emulation, tried = emulated(artifact, generator.set_state(drawn), schedule, some, kind)
+            tagged = None
+            emulation, tried = emulated(
+                artifact, generator.set_state(drawn), schedule, some, kind, record=None
+            )
             facts.update(nobody(artifact) if emulation.ok and tried.ok else {})
         executed += emulation.executed
         facts.update(emulation.facts)
@@ -67,17 +72,26 @@ def run(
         answer["remarks"] = [f"{finding.detail} ({finding.place})" for finding in warnings]
         if not answer["ok"]:
             told = emulation.errors or [f for f in emulation.findings if f.severity == "cause"]
+            played = None
+            if figure and told and emulation.executed <= PLAYED:  # the same run again, with its timeline
+                again, _ = emulated(artifact, generator.set_state(drawn), schedule, some, kind, tags=tagged)
+                played = _played(again, artifact, kind, schedule)
             return answer | {
                 "finished": emulation.finished,
                 "kinds": [finding.kind for finding in told],
                 "findings": [fields_of(finding) for finding in told],
                 "causes": answer["causes"] if emulation.finished else [],
                 "schedule": schedule,
-                "figure": _played(emulation, artifact, kind, schedule) if figure and told else None,
+                "figure": played,
             }
         if sums:
-            facts.update(whose(artifact, kind, seed + schedule, schedule, some and some[:1]))
+            one = seed + schedule, schedule, some and some[:1]
+            facts.update(whose(artifact, kind, *one, right=tagged is not None))
+            if tagged and not by_wgmma(artifact, kind, *one):
+                facts.update(nobody(artifact))
             answer["facts"] = dict(facts)
+    if PROBLEMS[kind].multiplied and elsewhere(facts):
+        answer["facts"] |= nobody(artifact)
     return answer
 
 
@@ -124,9 +138,13 @@ def _fault(error: Exception) -> tuple[dict, bool]:
     return {"error": "not_run", "detail": detail}, True
 
 
+def _device() -> dict:
+    return {"name": "emulator", "pid": os.getpid()}
+
+
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until the stream ends. What the emulator cannot run is an answer, and no end."""
-    protocol.serve(requests, answers, {"run": run}, lambda: {"name": "emulator"}, _fault)
+    protocol.serve(requests, answers, {"run": run}, _device, _fault)
 
 
 if __name__ == "__main__":

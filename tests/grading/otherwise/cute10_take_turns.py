@@ -71,6 +71,7 @@ def gemm(M, N, K):
         order = cute.make_layout(shape, stride=((1, panel * tiles_N), panel))
         mine = thread // 128 - 1  # consumer 0 or 1
         own = pipeline.NamedBarrier(1 + mine, 128)
+        my_turn, your_turn = (pipeline.NamedBarrier(3 + who, 256) for who in (mine, 1 - mine))
 
         if warp_idx < 4:  # producer warpgroup, of which one warp works
             cute.arch.setmaxregister_decrease(40)
@@ -99,11 +100,15 @@ def gemm(M, N, K):
             # the oldest stage not yet given back
             free = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             turn = cutlass.Int32(0)
+            if mine == 1:
+                your_turn.arrive()
             for tile in cutlass.range(cta // cluster, tiles, clusters, unroll=1):
                 if turn % consumers == mine:
                     row, n = order.get_flat_coord(tile)
                     m = row * cluster + rank
                     mma.set(warpgroup.Field.ACCUMULATE, False)
+                    # the other one has passed all full barriers before mine: none is two phases ahead
+                    my_turn.arrive_and_wait()
                     for k in cutlass.range(k_tiles, unroll=1):
                         pipe.consumer_wait(use)
                         warpgroup.fence()
@@ -118,6 +123,7 @@ def gemm(M, N, K):
                             pipe.consumer_release(free)
                             free.advance()
                         use.advance()
+                    your_turn.arrive()
                     warpgroup.wait_group(0)
                     pipe.consumer_release(free)
                     free.advance()

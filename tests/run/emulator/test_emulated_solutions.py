@@ -73,7 +73,7 @@ def test_seeds_draw_every_character():
         return {
             (name, getattr(Schedule(seed), name))
             for seed in seeds
-            for name in ("land_early", "pieces", "slow_share", "turn")
+            for name in ("land_early", "pieces", "slow_share", "turn", "held")
         }
 
     assert characters(SEEDS) == characters(range(200))

@@ -172,7 +172,8 @@ def test_initialisation_must_be_visible():
 def test_a_second_load_over_the_first_needs_an_empty_barrier():
     again = by_thread_0(LOAD, "AGAIN")
     assert "overwrite-before-use" in kinds(loaded(again))
-    assert kinds(loaded(WAIT_0 + again + wait("[%r3]", 1, "SECOND"))) == {}
+    # a warp that is held back must have seen the first phase end before the second does
+    assert kinds(loaded(WAIT_0 + "bar.sync 0;\n" + again + wait("[%r3]", 1, "SECOND"))) == {}
 
 
 def test_a_generic_read_then_a_load_is_a_warning_where_a_barrier_orders_them_and_an_error_where_none_does():
@@ -209,6 +210,41 @@ def test_a_store_of_what_threads_wrote_needs_a_proxy_fence_and_a_barrier():
     ways = {"read-before-write", "uninitialised-read", "overwrite-while-read"}
     assert set(kinds(stored(FENCE), range(6))) <= ways
     assert all(run(stored(FENCE), seed).errors for seed in range(6))
+
+
+COPIED = """mov.b32 %r10, 0;
+ld.param.u64 %rd1, [k_param_1];
+COPYING: shl.b32 %r11, %r10, 11;
+shl.b32 %r4, %r0, 4;
+add.s32 %r4, %r4, %r11;
+cvt.u64.u32 %rd2, %r4;
+add.s64 %rd2, %rd2, %rd1;
+add.s32 %r4, %r4, %r1;
+cp.async.cg.shared.global [%r4], [%rd2], 16;
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p4, %r10, 4;
+@%p4 bra COPYING;
+"""
+ALL = "cp.async.wait_all;\n"
+
+
+@pytest.mark.parametrize(
+    "fill, how",
+    [
+        (FILL, "with ordinary stores, and no"),
+        (COPIED + ALL, "with cp.async, and no"),
+        (COPIED + ALL + FILL, "with ordinary stores, and no"),  # over what was copied
+        (COPIED + "st.shared.u32 [%r1+9000], %r0;\n" + ALL, "with cp.async, and no"),  # and elsewhere
+        (COPIED + ALL + "red.shared.add.u32 [%r1], 1;\n", "with atomics, and no"),
+    ],
+)
+def test_what_wrote_without_a_proxy_fence_is_named(fill, how):
+    body = init(first=12288) + fill + BAR + by_thread_0(STORE, "STORED") + DONE
+    copies = kernel(body, tensors=[A, ("X", (4096,), "float16")], maps=[MAP], pointers=["X"], dynamic=16384)
+    found = kinds(copies)
+    assert set(found) == {"proxy-fence"} and how in found["proxy-fence"].detail
+    fenced = replace(copies, ptx=copies.ptx.replace(BAR + "setp", FENCE + BAR + "setp"))
+    assert kinds(fenced) == {}
 
 
 def test_a_buffer_that_a_store_still_reads():
@@ -379,14 +415,72 @@ def test_named_barriers_that_disagree():
     assert "named-barrier" in kinds(kernel(init() + body, threads=160), range(6))
     assert set(kinds(kernel(init() + "bar.sync 1, 100;\n"))) == {"named-barrier"}
     few = "setp.lt.u32 %p2, %r0, 27;\n@%p2 bra MET;\nbar.sync 1, 64;\nMET:\n"
-    assert "69 threads came to" in kinds(kernel(init() + few, threads=96))["named-barrier"].detail
+    told = [kinds(kernel(init() + few, threads=96), (seed,))["named-barrier"].detail for seed in range(6)]
+    assert any("69 threads came to" in detail for detail in told)
 
 
 def test_registers():
     assert "setmaxnreg-count" in kinds(kernel("setmaxnreg.inc.sync.aligned.u32 36;\n"))
     many = kernel("setmaxnreg.inc.sync.aligned.u32 240;\n", threads=384, registers=168)
     assert set(kinds(many)) == {"register-budget"}
-    assert kinds(kernel("setmaxnreg.inc.sync.aligned.u32 232;\n", threads=256, registers=168)) == {}
+
+
+def exchanged(threads, registers, given, taken):
+    """The first warpgroup goes down to ``given`` registers, the others up to ``taken``."""
+    body = f"""mov.u32 %r0, %tid.x;
+setp.gt.u32 %p1, %r0, 127;
+@%p1 bra CONSUMER;
+setmaxnreg.dec.sync.aligned.u32 {given};
+bra END;
+CONSUMER: setmaxnreg.inc.sync.aligned.u32 {taken};
+END:
+"""
+    return kernel(body, threads=threads, registers=registers)
+
+
+@pytest.mark.parametrize(
+    "launch, given, taken, fits",
+    [
+        ((512, 128), 32, 160, True),  # all 65,536 of an SM, as on an H200
+        ((512, 128), 40, 160, False),
+        ((384, 168), 40, 232, True),
+        ((384, 168), 40, 240, False),
+        ((384, 165), 40, 232, True),  # registers are allotted in eights
+        ((256, 128), 24, 232, True),
+        ((256, 128), 32, 232, False),  # nobody has the registers that were never launched
+        ((256, 232), 40, 232, True),
+        ((160, 104), 24, 240, True),  # a warpgroup, and a warp
+        ((160, 104), 24, 248, True),
+        ((160, 96), 96, 104, False),
+    ],
+)
+def test_setmaxnreg_moves_the_registers_of_the_launch_and_adds_none(launch, given, taken, fits):
+    found = kinds(exchanged(*launch, given, taken))
+    assert set(found) == (set() if fits else {"register-budget"})
+    if not fits:
+        threads, each = launch
+        detail = found["register-budget"].detail
+        assert f"a CTA has {threads * each:,} at launch: {threads} x {each}" in detail
+        assert f"asks for {128 * given + (threads - 128) * taken:,} registers in all" in detail
+
+
+@pytest.mark.parametrize("given, taken", [(240, 232), (40, 160)])
+def test_setmaxnreg_goes_one_way(given, taken):
+    """PTX ISA: dec to more than a warp has, and inc to fewer, are undefined."""
+    (finding,) = kinds(exchanged(256, 232, given, taken), (0,)).values()
+    assert finding.kind == "setmaxnreg-count" and finding.detail.endswith("232")
+
+
+def test_a_setmaxnreg_that_ptxas_leaves_out_asks_for_nothing():
+    greedy = exchanged(256, 64, 40, 232)
+    assert set(kinds(greedy)) == {"register-budget"}
+    warned = replace(greedy.resources, warnings=("(C7508) 'setmaxnreg' ignored; unable to determine",))
+    assert kinds(replace(greedy, resources=warned)) == {}
+
+
+def test_ptx_that_nobody_has_assembled_may_have_all_registers_at_launch():
+    assert kinds(exchanged(512, 0, 32, 160)) == {} == kinds(exchanged(256, 0, 40, 232))
+    assert set(kinds(exchanged(512, 0, 40, 160))) == {"register-budget"}
 
 
 def test_a_trap_and_the_source_line():
@@ -477,6 +571,7 @@ setp.ne.s32 %p3, %r0, %r0;
 setp.eq.s32 %p4, %r7, 0;
 """
 KEEP = "st.global.b32 [%rd1], %r1;\n"
+SHUFFLED = "shfl.sync.bfly.b32 %r9, %r7, 1, 31, -1;\n"
 
 
 @pytest.mark.parametrize(
@@ -503,6 +598,18 @@ KEEP = "st.global.b32 [%rd1], %r1;\n"
         ),
         ("st.shared.v2.b32 [%r21], {%r7, %r0};\nld.shared.b32 %r1, [%r21+4];\n" + KEEP, False),
         ("@%p1 st.shared.b32 [%r21+4], %r7;\n", False),
+        # what lanes exchange is carried: a row past the end is shuffled, and dropped
+        (SHUFFLED + "selp.b32 %r1, %r0, %r9, %p2;\n" + KEEP, False),
+        (SHUFFLED + "add.s32 %r1, %r9, %r0;\n" + SHUFFLED.replace("%r7", "%r1") + "@%p3 " + KEEP, False),
+        (SHUFFLED + "add.s32 %r1, %r9, %r0;\n" + KEEP, True),
+        (SHUFFLED + "add.s32 %r1, %r9, %r21;\nld.shared.b32 %r2, [%r1];\n", True),
+        (SHUFFLED + "setp.eq.s32 %p6, %r9, 0;\n@%p6 bra END;\nEND:\n", True),
+        ("shfl.sync.down.b32 %r9|%p6, %r7, 16, 31, -1;\n@%p6 mov.b32 %r1, 1;\n@%p6 " + KEEP, False),
+        ("shfl.sync.idx.b32 %r1, %r0, %r7, 31, -1;\n", True),  # a lane is an address
+        ("redux.sync.add.s32 %r1, %r7, -1;\n@%p3 " + KEEP, False),
+        ("redux.sync.add.s32 %r1, %r7, -1;\n" + KEEP, True),
+        ("vote.sync.ballot.b32 %r1, %p4, -1;\nselp.b32 %r1, %r0, %r1, %p2;\n" + KEEP, False),
+        ("vote.sync.any.pred %p6, %p4, -1;\n@%p6 bra END;\nEND:\n", True),
     ],
 )
 def test_a_register_that_nothing_has_written_counts_where_its_value_does(body, at_fault):
@@ -634,6 +741,45 @@ def test_a_lane_that_waits_for_lanes_in_another_branch(body):
     code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\n"
     (finding,) = run(kernel(code, threads=32)).errors
     assert finding.kind == "absent-lanes" and "31 lanes" in finding.detail
+
+
+COLLECTIVES = (
+    "elect.sync _|%p2, {};",
+    "shfl.sync.bfly.b32 %r3, %r1, 1, 31, {};",
+    "vote.sync.ballot.b32 %r3, %p1, {};",
+    "match.any.sync.b32 %r3, %r1, {};",
+    "redux.sync.add.s32 %r3, %r1, {};",
+)
+
+
+@pytest.mark.parametrize("body", COLLECTIVES, ids=lambda body: body.partition(".")[0])
+def test_a_lane_that_its_mask_does_not_name(body):
+    """PTX ISA: undefined where the executing thread is not in the membermask."""
+
+    def found(mask, lanes):
+        part = f"mov.u32 %r1, %tid.x;\nsetp.ge.u32 %p1, %r1, {lanes};\n@%p1 bra END;\n"
+        return kinds(kernel(f"{part}{body.format(mask)}\nEND:\n", threads=32), (0,))
+
+    for mask, lanes, strays in (("0xFFFF", 32, 16), ("0xFFFE", 16, 1), ("0xFFFF0000", 16, 16), ("0", 32, 32)):
+        finding = found(mask, lanes)["lane-mask"]
+        assert finding.detail.startswith(f"{strays} lane") and "its mask does not name" in finding.detail
+    assert found("-1", 32) == found("0xFFFF", 16) == found("0xFF", 8) == {}
+    assert set(found("-1", 16)) == {"absent-lanes"}
+
+
+@pytest.mark.parametrize("count, fits", [(1_048_575, True), (1_048_576, False), (1_572_864, False)])
+def test_bytes_beyond_what_an_mbarrier_counts(count, fits):
+    """PTX ISA: a tx-count is at most 2^20 - 1; here half of it is expected, then the rest."""
+    half, complete = count // 2, "mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r3], {};\n"
+    expect = f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r3], {half};\n"
+    expect += f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count - half};\n"
+    body = init(1) + BARRIER + by_thread_0(expect + complete.format(half) + complete.format(count - half))
+    found = kinds(kernel(body + WAIT_0), (0,))
+    assert set(found) == (set() if fits else {"expect-tx"})
+    if not fits:
+        detail = found["expect-tx"].detail
+        assert f"expects {count:,} bytes at once on full[0], which counts at most 1,048,575" in detail
+        assert "2^20 - 1" in found["expect-tx"].advice
 
 
 def test_every_kind_says_what_it_means():

@@ -194,6 +194,27 @@ def test_lanes_meet_again_in_a_loop_without_an_end():
     assert "aligned" not in {f.kind for f in emulate(kernel(body), {}, limit=3000).findings}
 
 
+RING = """mov.u32 %r21, %cluster_ctarank;
+xor.b32 %r21, %r21, 1;
+mapa.shared::cluster.u32 %r20, %r3, %r21;
+mapa.shared::cluster.u32 %r22, %r1, %r21;
+"""
+MEET = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_barrier_that_only_the_other_cta_arrives_on_counts_no_rounds(leaves):
+    """Each CTA tells the other that its word is written, then reads the other's: no mbarrier counts bytes, so
+    nothing says how many phases there should be.
+    """
+    tell = by_thread_0("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r20];\n", "TOLD")
+    write = by_thread_0("st.shared.u32 [%r1], %r0;\n", "WRITTEN")
+    body = init(1) + MEET + BARRIER + RING + write + "bar.sync 0;\n" + tell + wait("[%r3]", 0, "HERE")
+    body += "ld.shared::cluster.u32 %r5, [%r22];\n" + ("" if leaves else MEET)
+    found = kinds(kernel(body, cluster=(2, 1, 1), grid=(2, 1, 1)), range(6))
+    assert set(found) == ({"cluster-exit"} if leaves else set())
+
+
 def test_an_unwritten_fragment_is_called_one():
     found = kinds(kernel(init() + "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r77};\n"), (0,))
     assert "stores a part of a fragment" in found["uninitialised-register"].detail

@@ -13,8 +13,20 @@ from course_utils.run.emulator import EmulatorError, emulate
 from tests.run.emulator.kernels import described, kernel, own, ran
 from tests.run.emulator.test_arithmetic import lanes
 
-BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4}
+BITS = {
+    "f64": 64,
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "e4m3": 8,
+    "e5m2": 8,
+    "s8": 8,
+    "u8": 8,
+    "s4": 4,
+    "u4": 4,
+}
 NUMPY = {
+    "f64": np.float64,
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "tf32": np.float32,
@@ -32,7 +44,7 @@ def matrix(kind, rows, columns, rng):
     stored = rng.normal(size=(rows, columns)).astype(NUMPY[kind])
     if kind == "tf32":
         stored = (stored.view(np.uint32) & 0xFFFFE000).view(np.float32)
-    raw = stored.view({8: np.uint8, 16: np.uint16, 32: np.uint32}[BITS[kind]])
+    raw = stored.view({8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[BITS[kind]])
     return stored.astype(np.float64), raw.astype(np.int64)
 
 
@@ -130,10 +142,45 @@ def test_mma_multiplies_what_its_fragments_hold(shape, a, b, added):
 
 
 @pytest.mark.parametrize(
+    "shape, M, K", [("m8n8k4", 8, 4), ("m16n8k4", 16, 4), ("m16n8k8", 16, 8), ("m16n8k16", 16, 16)]
+)
+def test_mma_of_doubles(shape, M, K):
+    """PTX ISA, the .f64 fragments: a lane's i-th of A is row g + 8 (i mod m), column t + 4 (i div m)."""
+    rng = np.random.default_rng(M + K)
+    A, B, C = rng.normal(size=(M, K)), rng.normal(size=(8, K)), rng.normal(size=(M, 8))
+    blocks = M // 8
+    g, t = np.arange(32) // 4, np.arange(32) % 4
+    a = np.stack([A[g + 8 * (i % blocks), t + 4 * (i // blocks)] for i in range(M * K // 32)], 1)
+    b = np.stack([B[g, t + 4 * i] for i in range(K // 4)], 1)
+    c = np.stack([C[g + 8 * (i // 2), 2 * t + i % 2] for i in range(2 * blocks)], 1)
+    out = np.zeros_like(c)
+    body, used, lists = ".reg .f64 %d<40>;\nmov.u32 %r0, %tid.x;\n", 0, []
+    for n, held in enumerate((a, b, c)):
+        names = [f"%d{used + i}" for i in range(held.shape[1])]
+        used += len(names)
+        lists.append("{" + ", ".join(names) + "}")
+        body += own(n, 8 * len(names)) + "".join(
+            f"ld.global.f64 {r}, [%rd1+{8 * i}];\n" for i, r in enumerate(names)
+        )
+    wanted = [f"%d{used + i}" for i in range(c.shape[1])]
+    body += f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {{{', '.join(wanted)}}}, {', '.join(lists)};\n"
+    body += own(3, 8 * len(wanted)) + "".join(
+        f"st.global.f64 [%rd1+{8 * i}], {r};\n" for i, r in enumerate(wanted)
+    )
+    tensors = {"A": a, "B": b, "C": c, "OUT": out}
+    ran(body, tensors, threads=32, pointers=list(tensors))
+    D = np.zeros((M, 8))
+    for i in range(2 * blocks):
+        D[g + 8 * (i // 2), 2 * t + i % 2] = out[:, i]
+    np.testing.assert_allclose(D, A @ B.T + C, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(
     "change, words",
     [
         ((".row.col.", ".col.row."), "another shape or layout"),
-        (("mma.sync.aligned", "mma.sp.sync.aligned"), "`mma.sp"),
+        (("mma.sync.aligned", "mma.sp.sync.aligned"), "this form of `mma`"),
+        (("f32.f16.f16.f32 ", "f32.f16.f16.f32.rn "), "this form of `mma`"),
         ((".f32.f16.f16.f32 ", ".f32.f16.bf16.f32 "), "f16 by bf16 in f32"),
         (("m16n8k16", "m16n8k8"), "registers"),
     ],

@@ -3,8 +3,10 @@ by element.
 """
 
 import base64
+import gzip
 import json
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_utils.artifact import TensorMap
+from course_utils.artifact import DATA_TYPES, TensorMap
 from course_utils.run.emulator import emulate
+from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.units.reductions import type_of_map
+from course_utils.run.emulator.units.views import TensorView
 from course_utils.run.emulator.units.wgmma import operand_units
+from course_utils.tma import transfers
 from tests.run.emulator.kernels import (
     accumulated,
     by_thread_0,
+    described,
     filled,
     init,
     kernel,
@@ -29,6 +36,7 @@ from tests.run.emulator.kernels import (
     wait,
 )
 
+DATA = Path(__file__).parents[2] / "data"
 BASE = 0x400  # the shared address of byte 0
 
 
@@ -105,7 +113,9 @@ def test_a_box_of_any_rank_swizzle_and_place(data):
     tensor = rng.integers(0, 255, (*reversed(dims[1:]), dims[0] * size), dtype=np.uint8).view(dtype)
     strides = tuple(int(np.prod(dims[:i])) * size for i in range(1, rank))
     tensor_map = TensorMap(code, dims, strides, box, (1,) * rank, 0, swizzle)
+    unit = 16 // size  # an inner coordinate begins at a multiple of 16 bytes
     coordinates = tuple(data.draw(st.integers(-3, d + 1)) for d in dims)
+    coordinates = (coordinates[0] // unit * unit, *coordinates[1:])
     np.testing.assert_array_equal(
         box_in_shared(tensor, tensor_map, coordinates, data.draw(st.integers(0, 5))),
         expected_box(tensor, tensor_map, coordinates),
@@ -115,8 +125,8 @@ def test_a_box_of_any_rank_swizzle_and_place(data):
 def test_nan_fill_and_element_strides():
     tensor = np.arange(64, dtype=np.float16).reshape(4, 16)
     nan = TensorMap(6, (16, 4), (32,), (8, 4), (1, 1), 0, 0, 0, 1)
-    out = box_in_shared(tensor, nan, (12, 2)).view(np.float16).reshape(4, 8)
-    assert np.isnan(out[:, 4:]).all() and np.isnan(out[2:]).all() and (out[:2, :4] == tensor[2:, 12:]).all()
+    out = box_in_shared(tensor, nan, (8, 2)).view(np.float16).reshape(4, 8)
+    assert np.isnan(out[2:]).all() and (out[:2] == tensor[2:, 8:]).all()
     every_other = TensorMap(6, (16, 4), (32,), (16, 4), (1, 2), 0, 0)
     assert every_other.box_bytes == 2 * 16 * 2
     out = box_in_shared(tensor, every_other, (0, 0)).view(np.float16).reshape(2, 16)
@@ -340,7 +350,7 @@ wgmma.wait_group.sync.aligned 0;
     np.testing.assert_allclose(accumulated(out), product + ones, atol=0.01)
 
 
-MEASURED = json.loads((Path(__file__).parents[2] / "data" / "tma_boxes.json").read_text())
+MEASURED = json.loads((DATA / "tma_boxes.json").read_text())
 DUMP = 16_384
 PREFILL = f"""
 shl.b32 %r60, %r0, 2;
@@ -372,3 +382,154 @@ def test_box_lies_in_shared_memory_as_on_an_h200(case):
     tensor = (np.arange(np.prod(shape)) % 65521 + 1).astype(np.uint16).reshape(shape)
     out = box_in_shared(tensor, tensor_map, case["coordinates"], offset=case["offset"], whole=True)
     assert out.tobytes() == zlib.decompress(base64.b64decode(case["dump"]))
+
+
+HARDWARE = json.loads(gzip.decompress((DATA / "tma_hardware.json.gz").read_bytes()))["cases"]
+WORDS = (
+    np.arange(65_536, dtype=np.uint32) % 65_521 + 1
+)  # what memory held before a load: where each word lies
+
+
+def view_of(case, data):
+    data_type, dims, strides, box, steps, *codes = case["fields"]
+    tensor_map = TensorMap(data_type, tuple(dims), tuple(strides), tuple(box), tuple(steps), *codes)
+    view = TensorView("A", tensor_map, memory.Region("A", data[case.get("base", 0) :]))
+    assert not view.broken
+    return view
+
+
+def units_of(view, at, shared):
+    """The 16-byte pieces of a tile at byte ``at`` of shared memory, in the order of its box, as a place."""
+    first, units = at // 16, shared.view(np.uint64).reshape(-1, 2)
+    if view.swizzle:
+        return units[first - first % 64 :], view.places(first % 64)
+    return units, slice(first, first + view.units)
+
+
+def left(case, before):
+    after = before.copy()
+    for at, text in case["left"]:
+        piece = np.frombuffer(bytes.fromhex(text), np.uint8)
+        after[at : at + len(piece)] = piece
+    return after
+
+
+def recorded(*groups):
+    """Cases on maps that are not interleaved, which the emulator refuses."""
+    return [case for case in HARDWARE if case["group"] in groups and not case["fields"][5]]
+
+
+def test_every_recorded_load_is_the_emulators():
+    """1-, 2-, 4- and 8-byte elements, element strides, ragged edges, each fill, each alignment."""
+    kinds = ("fills", "element strides", "shared alignment", "global alignment", "drawn", "map elsewhere")
+    cases = [case for case in recorded(*kinds) if "error" not in case]
+    wrong = []
+    for case in cases:
+        view = view_of(case, WORDS.astype(np.uint16).view(np.uint8))
+        shared = np.full(16_384, 0xEE, np.uint8)
+        units, where = units_of(view, case.get("at", 0), shared)
+        units[where] = view.read(tuple(case["coordinates"]))
+        if view.bytes != case["bytes"] or not np.array_equal(
+            shared, left(case, np.full(16_384, 0xEE, np.uint8))
+        ):
+            wrong.append(case)
+    assert len(cases) == 223 and {case["fields"][0] for case in cases} == set(range(13))
+    # TMA rounds tfloat32, which the emulator does not
+    assert [
+        DATA_TYPES[case["fields"][0]] for case in wrong if "tfloat32" not in DATA_TYPES[case["fields"][0]]
+    ] == []
+
+
+def test_every_recorded_store_and_reduction_is_the_emulators():
+    """All but the sums of the types that flush denormal numbers."""
+    cases = [case for case in recorded("store", "reduction") if "error" not in case]
+    flushing = {DATA_TYPES.index(name) for name in ("float32_ftz", "tfloat32_ftz")}
+    cases = [case for case in cases if "reduce" not in case["kernel"] or case["fields"][0] not in flushing]
+    wrong, modelled = [], 0
+    words = np.arange(8_192, dtype=np.uint64)
+    for case in cases:
+        operation = case["kernel"].partition("reduce_")[2]
+        type_name = type_of_map(operation, DATA_TYPES[case["fields"][0]]) if operation else ""
+        before = np.full(131_072, 0xEE, np.uint8)
+        if operation:
+            before = WORDS.astype(np.uint16).view(np.uint8)
+        data, step = before.copy(), 40_503 if operation else 1
+        shared = (words * step % 65_521 + 1).astype(np.uint16).view(np.uint8)
+        view = view_of(case, data)
+        units, where = units_of(view, case.get("at", 0), shared)
+        if operation:
+            view.reduce(tuple(case["coordinates"]), units[where], operation, type_name)
+        else:
+            view.write(tuple(case["coordinates"]), units[where])
+        modelled += 1
+        if not np.array_equal(data, left(case, before)):
+            wrong.append((case["kernel"], DATA_TYPES[case["fields"][0]], case["fields"], case["coordinates"]))
+    assert wrong == [] and modelled == len(cases) == 72
+
+
+def test_a_recorded_launch_fails_where_the_contract_says_so():
+    """Misaligned tiles, inner coordinates between pieces of 16 bytes, stores at negative coordinates."""
+    count = Counter()
+    for case in HARDWARE:
+        kernel = case.get("kernel", "")
+        if not kernel or "im2col" in kernel or case["fields"][5] or case["group"] == "map elsewhere":
+            continue
+        kind = next(kind for kind in ("load", "store", "reduce") if kernel.startswith(kind))
+        operation = kernel.partition("reduce_")[2]
+        at = case.get("at", 0)
+        transfer = transfers.Transfer(kind, tuple(case["coordinates"]), at=at, operation=operation)
+        rules = transfers.broken(view_of(case, WORDS.astype(np.uint16).view(np.uint8)).map, transfer)
+        ends = {transfers.RULES[rule].ends for rule in rules}
+        assert (case.get("error") in ends) if "error" in case else not rules
+        count.update(rules)
+    assert count == {"tile-alignment": 52, "inner-coordinate": 225, "store-coordinate": 32, "reduction": 71}
+
+
+@pytest.mark.parametrize(
+    "shape, coordinates, words",
+    [
+        ((16, 64), (4, 0), "the first coordinate is 8 bytes"),
+        ((16, 64), (-1, 0), "the first coordinate is -2 bytes"),
+        ((16, 64), (8, 0), ""),
+        ((16, 64), (-8, -3), ""),
+    ],
+)
+def test_an_inner_coordinate_begins_at_16_bytes(shape, coordinates, words):
+    tensor_map = tile_map(shape, (4, 64), 0)
+    body = filled(tensor_map.box_bytes, load_tile("%r1", "%r3", *coordinates))
+    tensors = {"A": np.zeros(shape, np.float16)}
+    result = emulate(kernel(body, tensors=described(tensors), maps=[("A", tensor_map)]), tensors)
+    assert [finding.kind for finding in result.errors] == (["tensor-map"] if words else [])
+    assert not words or words in result.errors[0].detail
+
+
+def test_a_store_does_not_begin_at_a_negative_coordinate():
+    store = """
+mov.b64 %rd51, k_param_0;
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, -2}], [%r1];
+"""
+    tensors = {"D": np.zeros((16, 64), np.float16)}
+    body = init(1) + by_thread_0(store)
+    result = emulate(
+        kernel(body, tensors=described(tensors), maps=[("D", tile_map((16, 64), (4, 64), 0))]), tensors
+    )
+    assert [finding.kind for finding in result.errors] == ["tensor-map"]
+    assert "no coordinate of a store may be negative" in result.errors[0].detail
+
+
+@pytest.mark.parametrize("count, past", [(20, 8), (24, 0)])
+def test_a_store_writes_whole_pieces_of_16_bytes(count, past):
+    """Of 20 halves the last 4 share a piece of 16 bytes with what lies behind."""
+    store = """
+mov.b64 %rd51, k_param_0;
+cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd51, {0}], [%r1];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+"""
+    tensors, tensor_map = {"D": np.zeros(count, np.float16)}, tile_map((count,), (32,), 0)
+    result = emulate(
+        kernel(init(1) + by_thread_0(store), tensors=described(tensors), maps=[("D", tensor_map)]), tensors
+    )
+    details = [finding.detail for finding in result.errors if finding.kind == "out-of-bounds"]
+    assert bool(details) == bool(past)
+    assert not past or f"all 16, {past} past its end" in details[0]

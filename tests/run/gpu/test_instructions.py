@@ -1,5 +1,5 @@
 """On a Hopper GPU: mma.sync, wgmma of each type, the conversions to and from fp8, vector atomics and dot
-products of bytes give what the emulator gives.
+products of bytes give what the emulator gives; and what public kernels use now and then.
 
 The kernels are those of the emulator's own tests, assembled by the driver.
 """
@@ -11,9 +11,13 @@ import pytest
 
 from course_utils.run.emulator import emulate
 from course_utils.run.emulator.isa.elements import FP8_VALUES, to_fp8
+from tests.run.emulator import test_arithmetic as arithmetic
 from tests.run.emulator import test_elements as elements
+from tests.run.emulator import test_instructions as instructions
 from tests.run.emulator import test_mma as mma
-from tests.run.emulator.kernels import kernel
+from tests.run.emulator import test_reductions as reductions
+from tests.run.emulator import test_sparse as sparse
+from tests.run.emulator.kernels import described, kernel
 
 pytestmark = pytest.mark.gpu
 # what a tensor core's sums may differ by from float32's: it truncates, and of fp8 keeps fewer bits
@@ -119,3 +123,84 @@ def test_vector_atomics():
     artifact = kernel(body, threads=32, pointers=["OUT"], tensors=[("OUT", (32, 2), "float32")])
     found, emulated = both(artifact, {"OUT": np.ones((32, 2), np.float32)})
     np.testing.assert_array_equal(found, emulated)
+
+
+# The emulator's own tests, on the GPU: what they hold against NumPy and Python is what it wrote
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """Tests of the emulator launch on the GPU."""
+
+    def ran(body, tensors, seed=0, **options):
+        found = on_gpu(kernel(body, tensors=described(tensors), **options), tensors)
+        for name, array in tensors.items():
+            array[...] = found[name]
+
+    for module in (arithmetic, instructions, reductions):
+        monkeypatch.setattr(module, "ran", ran)
+
+
+@pytest.mark.parametrize("line", instructions.INTEGERS)
+def test_integers(there, line):
+    instructions.test_integers(line)
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "fma"])
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+def test_directed_rounding(there, name, mode):
+    instructions.test_directed_rounding(name, mode)
+
+
+@pytest.mark.parametrize(
+    "test, given",
+    [
+        (instructions.test_carries_make_128_bits_of_two_registers, (False,)),
+        (instructions.test_carries_make_128_bits_of_two_registers, (True,)),
+        (instructions.test_products_with_carries, ()),
+        (instructions.test_saturation_and_nan, ()),
+        (instructions.test_pairs_of_halves, ()),
+        (instructions.test_loads_and_stores_of_128_bits, (True,)),
+        (instructions.test_barrier_red_counts_and_joins_predicates, ()),
+        (instructions.test_barrier_red_of_some_warps_and_twice, ()),
+        (instructions.test_pending_count_of_a_state, ()),
+        (instructions.test_match_all, ()),
+        (instructions.test_lanes_that_have_parted_meet_at_bar_warp_sync, (0,)),
+        (instructions.test_spaces_of_generic_addresses, ()),
+        (reductions.test_lanes_that_reduce_one_tile_reduce_it_each, ()),
+        (reductions.test_inc_and_dec_wrap_at_their_limit, ()),
+    ],
+)
+def test_what_public_kernels_use_now_and_then(there, test, given):
+    test(*given)
+
+
+@pytest.mark.parametrize(
+    "operation, type_name", [(o, t) for o, types in reductions.GLOBAL.items() for t in types]
+)
+@pytest.mark.parametrize(
+    "test", [reductions.test_bulk_reductions_into_global_memory, reductions.test_reductions_of_tiles]
+)
+def test_reductions(there, test, operation, type_name):
+    test(operation, type_name)
+
+
+@pytest.mark.parametrize("reduce", [reductions.BULK_CLUSTER, reductions.ASYNC], ids=["bulk", "red.async"])
+@pytest.mark.parametrize("operation, type_name", reductions.WORDS)
+def test_reductions_into_another_cta(there, reduce, operation, type_name):
+    reductions.test_reductions_into_another_cta(reduce, operation, type_name)
+
+
+@pytest.mark.parametrize("from_registers", [False, True], ids=["shared", "registers"])
+@pytest.mark.parametrize("kind, selector", sparse.KINDS)
+def test_sparse_wgmma(kind, selector, from_registers):
+    artifact, arrays, _ = sparse.wgmma(kind, selector, from_registers)
+    found, emulated = both(artifact, arrays)
+    np.testing.assert_allclose(found.astype(np.float64), emulated.astype(np.float64), rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("shape, kind, selector", sparse.SHAPES)
+def test_sparse_mma(shape, kind, selector):
+    artifact, arrays, _ = sparse.warp(shape, kind, selector)
+    found, emulated = both(artifact, arrays)
+    np.testing.assert_allclose(found.astype(np.float64), emulated.astype(np.float64), rtol=5e-3, atol=5e-3)

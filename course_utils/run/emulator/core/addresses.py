@@ -23,6 +23,11 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
     Offsets are an int where the address is uniform. Lanes must all fall into one region.
     """
     uniform = address.__class__ is int
+    shared = path.cta.shared
+    if not uniform and mask is None:
+        known = shared.known.get(id(address))
+        if known is not None and known[0] is address and known[1] == (space, count):
+            return shared, known[2]
     if not uniform and mask is not None:
         address = address[mask]
     first = address if uniform else int(address[0])
@@ -34,6 +39,8 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
     offsets = address.astype(np.int64) - base
     bits = int(np.bitwise_or.reduce(offsets))  # at least the largest offset, and negative if any is
     if bits >= 0 and not bits & (count - 1) and bits + count <= region.size:
+        if region is shared and mask is None:
+            shared.know(address, (space, count), offsets)
         return region, offsets
     wrong = (offsets.view(np.uint64) > max(region.size - count, 0)) | ((offsets & (count - 1)) != 0)
     if wrong.any():

@@ -1,20 +1,23 @@
-"""The loop: a launch's clusters one after another, each until all its warps have ended.
+"""The loop: a launch's clusters one after another, each until all its warps have ended, or wait for another.
 
-Clusters run in an order that the seed decides, so a kernel whose clusters wait for each other is not for this
-machine. Who runs next within one, and when bytes land, the schedule says.
+Clusters run in an order that the seed decides. Who runs next within one, and when bytes land, the schedule
+says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
 from course_utils.ptx.parser import PtxError
-from course_utils.run.emulator.core import undefined
+from course_utils.run.emulator.core import residents, undefined
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.probe import StopEmulation
+from course_utils.run.emulator.core.releases import Polls
+from course_utils.run.emulator.core.residents import Aside, Elsewhere
 from course_utils.run.emulator.core.schedule import Flying, Schedule
 from course_utils.run.emulator.core.threads import Cluster, Path
 from course_utils.run.emulator.isa.lowered import InFlight
@@ -25,10 +28,11 @@ SPIN_LIMIT = 200_000
 
 @dataclass(slots=True)
 class ClusterEnded:
-    """A cluster has ended, or cannot go on (not ``finished``)."""
+    """A cluster has ended, or cannot go on (not ``finished``). ``alone``: no other is set aside."""
 
     cluster: Cluster
     finished: bool
+    alone: bool
 
 
 @dataclass(slots=True)
@@ -59,22 +63,63 @@ def run(machine: Machine) -> bool:
     machine.schedule.random.shuffle(clusters)
     try:
         with np.errstate(all="ignore"):  # floats overflow and divide by zero as on the chip: without a word
-            for origin in clusters:
-                if machine.only is None or _wanted(machine, origin):
-                    _cluster(machine, origin)
+            _clusters(machine, clusters)
     except StopEmulation:
         return False
     return True
 
 
-def _cluster(machine: Machine, origin: tuple[int, int, int]) -> None:
-    cluster, finished = Cluster(machine, origin), False
+def _clusters(machine: Machine, origins: list[tuple[int, int, int]]) -> None:
+    """Run clusters in this order, and the others in that of their numbers where one waits for them."""
+    wanted = [origin for origin in origins if machine.only is None or _wanted(machine, origin)]
+    unstarted = sorted(origins, key=lambda origin: origin[::-1])
+    aside: list[Aside] = []
+    while wanted or aside:
+        has_room = not aside or len(aside) < residents.room(machine)
+        due = [one for one in aside if one.is_due()]
+        if has_room and (wanted or not due and unstarted):
+            first = (
+                [origin for origin in unstarted if not wanted or origin in wanted][0] if aside else wanted[0]
+            )
+            unstarted.remove(first)
+            wanted = [origin for origin in wanted if origin != first]
+            cluster = Cluster(machine, first)
+            machine.unit(residents.Patience).limit = residents.PATIENCE
+        elif due:
+            aside.remove(due[0])
+            cluster = residents.resume(machine, due[0])
+        elif untried := [one for one in aside if not one.tried]:
+            aside.remove(untried[0])
+            cluster = residents.resume(machine, untried[0], len(aside) + 1)
+        else:
+            _nobody_comes(aside, len(origins), residents.room(machine), bool(unstarted))
+        machine.last_progress = machine.progress, machine.executed
+        machine.unit(Polls).at.clear()
+        try:
+            _cluster(machine, cluster, not aside)
+        except Elsewhere as waits:
+            aside.append(residents.set_aside(machine, cluster, waits.path))
+
+
+def _nobody_comes(aside: list[Aside], count: int, room: int, more: bool) -> NoReturn:
+    """Every cluster that has begun waits for a word that none of them changes."""
+    path, values = aside[0].path, {"who": aside[0].path.warp}
+    if more:
+        path.halt("not-resident", "no room for who is waited for", **values, count=count, room=room)
+    path.halt("livelock", "a word that nobody changes", **values)
+
+
+def _cluster(machine: Machine, cluster: Cluster, alone: bool) -> None:
     try:
         _paths(machine, cluster)
-        finished = True
-    finally:
-        machine.probe.emit(ClusterEnded(cluster, finished))
+    except Elsewhere:
+        raise
+    except BaseException:
+        machine.probe.emit(ClusterEnded(cluster, False, alone))
+        raise
+    machine.probe.emit(ClusterEnded(cluster, True, alone))
     machine.flying.clear()
+    machine.give_back(cluster.ctas)
 
 
 def _wanted(machine: Machine, origin: tuple[int, int, int]) -> bool:
@@ -95,6 +140,10 @@ def _paths(machine: Machine, cluster: Cluster) -> None:
                 _land(schedule, flying)
                 continue
             path = schedule.next_path(ready)
+            if path.held and flying:  # nobody else can run: what lands may let them
+                ready.append(path)
+                _land(schedule, flying)
+                continue
             path.woken = None
             _step(machine, path, turn)
         elif flying:
@@ -147,6 +196,8 @@ def _step(machine: Machine, path: Path, turn: int) -> None:
         machine.ready.append(path)
     if machine.progress != machine.last_progress[0]:
         machine.last_progress = machine.progress, machine.executed
+    elif path.cta.cluster.warps_left and residents.polls_in_vain(machine):
+        raise Elsewhere(path)
     elif machine.executed - machine.last_progress[1] > SPIN_LIMIT:
         path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
     if machine.executed > machine.limit:

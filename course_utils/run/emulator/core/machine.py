@@ -70,7 +70,7 @@ class Machine(Holder):
         self.last_progress = 0, 0
         self._parameters(regions, addresses)
         self._variables()
-        self._shared: list[memory.SharedMemory] = []
+        self._shared: dict[int, list[memory.SharedMemory]] = {}  # that no CTA has, by rank
 
     def _parameters(self, regions: dict[str, memory.Region], addresses: Mapping[str, int]) -> None:
         """Lay the kernel's parameters out in memory."""
@@ -152,8 +152,14 @@ class Machine(Holder):
             self.flying.append((what, begin, end))
 
     def shared_memory(self, rank: int) -> memory.SharedMemory:
-        while len(self._shared) <= rank:
-            self._shared.append(memory.SharedMemory(self.shared_size, self.filler))
-        shared = self._shared[rank]
+        free = self._shared.setdefault(rank, [])
+        if not free:
+            return memory.SharedMemory(self.shared_size, self.filler)
+        shared = free.pop()
         shared.reset()
         return shared
+
+    def give_back(self, ctas: list[Any]) -> None:
+        """The shared memory of CTAs that have ended."""
+        for cta in ctas:
+            self._shared[cta.rank].append(cta.shared)

@@ -24,6 +24,7 @@ TENSOR_SHIFT = 40
 # What shared memory holds that nothing has written, so that it is seen in the numbers where it counts: the
 # bytes of a large negative fp16 number, and where a kernel runs again of a large positive one and of NaN
 FILLERS = (0xEF, 0x6F, 0xFF)
+KNOWN = 1 << 12  # accesses to shared memory that are remembered
 _EVERY_LANE = list(range(LANES))
 
 
@@ -58,12 +59,21 @@ class SharedMemory(Region):
     def __init__(self, size: int, filler: int) -> None:
         super().__init__("shared memory", np.zeros(-(-size // 64) * 64, np.uint8))
         self.size, self.filler = size, filler
+        # accesses that were looked at, by id: the addresses, how they were used, the offsets. Threads use the
+        # same ones again: see ``translate.Program``
+        self.known: dict[int, tuple[np.ndarray, tuple[str, int], np.ndarray]] = {}
         # 16 bytes, what TMA swizzles and wgmma reads by
         self.units = self.data.view(np.uint64).reshape(-1, 2)
         self.reset()
 
     def reset(self) -> None:
         self.data[:] = self.filler
+
+    def know(self, address: np.ndarray, used: tuple[str, int], offsets: np.ndarray) -> None:
+        """Remember where these addresses lead."""
+        if len(self.known) >= KNOWN:
+            self.known.clear()
+        self.known[id(address)] = address, used, offsets
 
 
 def pick(value: Value, lane: int) -> int:
@@ -73,4 +83,10 @@ def pick(value: Value, lane: int) -> int:
 
 def lanes_of(mask: Mask) -> Sequence[int]:
     """The active lanes' numbers; None is all 32."""
-    return _EVERY_LANE if mask is None else np.flatnonzero(mask).tolist()
+    if mask is None:
+        return _EVERY_LANE
+    lanes = mask.tobytes()
+    first = lanes.find(1)
+    if lanes.find(1, first + 1) < 0:  # nearly always one, that was elected
+        return [first] if first >= 0 else []
+    return np.flatnonzero(mask).tolist()

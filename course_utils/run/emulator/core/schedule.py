@@ -3,8 +3,10 @@ seed.
 
 PTX promises no order between warps and none between asynchronous operations but what barriers and waits
 impose. Each seed draws a character: some warps slow, short or long turns, TMA prompt or as late as can be,
-whole or in many pieces. When no warp can run, bytes land; when none are left, every try_wait is let expire
-once; and if nothing has changed after that, the program is deadlocked.
+whole or in many pieces. Two of three seeds hold one CTA of each cluster, or one warp of each CTA, back for as
+long as anything else can go on, so that the others are a whole round ahead where barriers let them. When no
+warp can run, bytes land; when none are left, every try_wait is let expire once; and if nothing has changed
+after that, the program is deadlocked.
 """
 
 from __future__ import annotations
@@ -30,6 +32,14 @@ class Schedule:
         self.pieces = draw.choice((1, 2, 3, 6))
         self.slow_share = draw.choice((0.0, 0.2, 0.5))
         self.turn = draw.choice((1, 4, 16, 64))
+        # whom it holds back: two of three seeds somebody, and who is drawn apart from all else
+        self.held, self.which = ("", "cta", "warp")[seed % 3], random.Random(~seed).random()
+
+    def holds(self, rank: int, size: int, warp: int, warps: int) -> bool:
+        """Is this warp, of the CTA of this rank in a cluster of ``size``, one that is held back?"""
+        if self.held == "cta" and size > 1:
+            return rank == int(self.which * size)
+        return self.held != "" and warp == int(self.which * warps)
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -48,11 +58,17 @@ class Schedule:
         return items.pop()
 
     def next_path(self, ready: list) -> Any:
+        """Who runs next, removed from the list; one that is held where there is no other."""
         if len(ready) == 1:
             return ready.pop()
         path = self.take(ready)
         if path.slow and self.random.random() < 0.9:  # a slow warp gives way nine times of ten
             other = self.take(ready)
             ready.append(path)
-            return other
+            path = other
+        if path.held:
+            for i, other in enumerate(ready):
+                if not other.held:
+                    ready[i] = path
+                    return other
         return path

@@ -18,12 +18,13 @@ import numpy as np
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Region
-from course_utils.run.emulator.core.order import AGENT_BITS, Order
+from course_utils.run.emulator.core.order import AGENT_BITS, STARTED, Order
 from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Mask, Value
 from course_utils.run.emulator.isa.registers import merge
+from course_utils.run.emulator.isa.translate import FIXED
 
 STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
 _ALL = b"\1" * LANES
@@ -115,7 +116,7 @@ class Warp(Holder):
         self.undefined: dict[int, tuple[int, int]] = {}
         self.agent = cta.cluster.order.new_agent()
         self.clock = cta.cluster.order.clock()
-        self.time = 0
+        self.time = STARTED
         self.tick()
         self.alive = _EVERY.copy()
         self.running = 1  # paths of this warp that have not ended
@@ -130,9 +131,13 @@ class Warp(Holder):
         self.clock.seen[self.agent] = self.time
         self.code = self.time << AGENT_BITS | self.agent
 
-    def fence_proxy(self) -> None:
+    def fence_proxy(self, of_shared: bool = True, of_global: bool = True) -> None:
         """Everything ordered before this point becomes visible to the async proxy ("fence.proxy.async")."""
-        self.clock.fenced[:] = self.clock.seen
+        clock = self.clock
+        if of_shared:
+            clock.fenced[:] = clock.seen
+        if of_global:
+            clock.fence_global()
         self.tick()
 
     def local_memory(self) -> Region:
@@ -148,6 +153,7 @@ class Path:
     __slots__ = (
         "warp", "cta", "machine", "mask", "pc", "at", "parent", "children", "reconverge", "protect",
         "protected", "waits_for", "stamp", "woken", "began", "slow", "parted",
+        "held",
     )
     # fmt: on
 
@@ -166,7 +172,7 @@ class Path:
         self.protect = self.machine.program.register_set(protected) if mask is not None else None
         self.waits_for: Any = None  # a Wait
         self.woken: object = None  # what has set it going, until it runs
-        self.stamp, self.began, self.slow = -1, 0, False
+        self.stamp, self.began, self.slow, self.held = -1, 0, False, False
         self.parted = -1  # the branch at which these lanes left the others
 
     def report(
@@ -239,7 +245,7 @@ class Path:
         self.warp.running += 1
         for mask, start, protect in ((yes, taken, protect_yes), (no, other, protect_no)):
             child = Path(self.warp, start, mask, self, meet, self.protected | protect)
-            child.slow, child.parted = self.slow, branch
+            child.slow, child.held, child.parted = self.slow, self.held, branch
             if start == meet:
                 child.rejoin()
             else:
@@ -303,7 +309,8 @@ class Cluster(Holder):
         cx, cy, cz = artifact.cluster
         self.machine, self.size = machine, cx * cy * cz
         warps = -(-artifact.threads // LANES)
-        self.order = Order(self.size * warps)
+        gx, gy, _ = artifact.grid
+        self.order = Order(self.size * warps, origin[0] + gx * (origin[1] + gy * origin[2]))
         self.warps_left = self.warps_end = self.size * warps
         places = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
         self.ctas = [CTA(machine, self, rank, origin, place) for rank, place in enumerate(places)]
@@ -335,8 +342,17 @@ class Cluster(Holder):
     def shared_of(self, path: Path, address: int) -> tuple[memory.SharedMemory, int]:
         cta, offset = self.cta_of(path, address)
         if cta is not path.cta:
-            path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
+            self.touch(path, cta)
         return cta.shared, address - offset
+
+    def touch(self, path: Path, cta: CTA) -> None:
+        """A path uses the shared memory of another CTA, which must run by then. PTX ISA, "Cluster of
+        Cooperative Thread Arrays".
+        """
+        seen = path.warp.clock.seen
+        if not any(seen[warp.agent] for warp in cta.warps):
+            path.report("cluster-start", "a CTA may not run yet", who=path.warp, cta=cta.number)
+        path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
 
     def threads_left(self) -> int:
         return self.warps_left * LANES
@@ -369,6 +385,8 @@ class Specials:
                 self.launch[name] = value
             else:
                 self.shared[name] = value[1]
+        # what fixed registers hold, by the CTA's rank and the warp's number (``translate.Program``)
+        self.fixed: dict[tuple[int, int], dict[int, Any]] = {}
         self.warps: list[dict[str, Any]] = []
         for index in range(-(-artifact.threads // LANES)):
             thread = np.arange(index * LANES, (index + 1) * LANES, dtype=np.uint32)
@@ -415,7 +433,8 @@ class CTA(Holder):
         for name, offset in specials.shared.items():
             own[name] = offset + window
         for index, threads in enumerate(specials.warps):
-            warp = Warp(self, index, own | threads)
+            fixed = specials.fixed.setdefault((self.rank, index), {})
+            warp = Warp(self, index, own | threads | {FIXED: fixed})
             self.warps.append(warp)
             mask = None
             if (index + 1) * LANES > artifact.threads:
@@ -423,6 +442,7 @@ class CTA(Holder):
                 warp.alive = mask.copy()
             path = Path(warp, 0, mask)
             path.slow = machine.choose(machine.schedule.slow_share)
+            path.held = machine.schedule.holds(self.rank, self.cluster.size, index, len(specials.warps))
             machine.ready.append(path)
 
     def threads_left(self) -> int:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.threads import Path
     from course_utils.run.emulator.isa.lowered import Lowered, Value
 
+# What lanes exchange, in their first operand
+_EXCHANGES = ("shfl", "vote", "redux", "match", "movmatrix")
 # Where one operand says which bits of another count
 _BITWISE = ("and", "or", "xor", "lop3", "prmt", "bfi", "shf")
 _EACH_BYTE = 0x0101010101010101
@@ -50,6 +52,8 @@ def carried(path: Path, at: int, unwritten: list[int]) -> int:
     instruction, lowered = program.kernel.instructions[at], program.lowered[at]
     if instruction.opcode[0] == "st" and _kept(path, at, unwritten):
         return at + 1
+    if instruction.opcode[0] in _EXCHANGES and _exchanged(path, at, unwritten):
+        return at + 1
     if lowered.kind != "value" or instruction.guard and instruction.guard[0].index in unwritten:
         return -1
     if instruction.opcode[-1] != "pred" and instruction.opcode[0] in _BITWISE:
@@ -68,19 +72,46 @@ def carried(path: Path, at: int, unwritten: list[int]) -> int:
     return at + 1
 
 
+def _exchanged(path: Path, at: int, unwritten: list[int]) -> bool:
+    """Give the lanes of a warp what has no value from each other. Says whether that is all that has none."""
+    instruction, lowered = path.machine.program.kernel.instructions[at], path.machine.program.lowered[at]
+    (given, width), *others = lowered.sources
+    rest = [_value(path, operand, bits) for operand, bits in others]
+    mask = _active(path, instruction)
+    if mask is False or _value(path, given, width) is not None or any(value is None for value in rest):
+        return False
+    assert lowered.function is not None
+    found = lowered.function(path, mask, width > 1 and _filler(path, width), *rest)
+    origin = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
+    for n, target in enumerate(lowered.targets):
+        if target is None:
+            continue
+        if n:  # of a shuffle: whether there is such a lane
+            path.write(target.index, found[n], target.width, mask)
+        elif _replaces(path, instruction, target):
+            path.warp.registers[target.index] = None
+            path.warp.undefined[target.index] = origin
+    return True
+
+
+def _active(path: Path, instruction: Instr) -> Any:
+    """The lanes that run it, as masks are; False where its guard has no value."""
+    if not instruction.guard:
+        return path.mask
+    register, negated = instruction.guard
+    holds = path.warp.registers[register.index]
+    return False if holds is None else path.lanes() & (np.logical_not(holds) if negated else holds)
+
+
 def _kept(path: Path, at: int, unwritten: list[int]) -> bool:
     """Store to shared memory what has a value, and leave the rest as not written. Says whether it could."""
     instruction, lowered = path.machine.program.kernel.instructions[at], path.machine.program.lowered[at]
     address, *values = (_value(path, operand, width) for operand, width in lowered.sources)
     if address is None or not any(value is None for value in values):
         return False
-    mask = path.mask
-    if instruction.guard:
-        register, negated = instruction.guard
-        holds = path.warp.registers[register.index]
-        if holds is None:
-            return False
-        mask = path.lanes() & (np.logical_not(holds) if negated else holds)
+    mask = _active(path, instruction)
+    if mask is False:
+        return False
     bits = lowered.sources[1][1]
     space, count = space_of(instruction.opcode), bits // 8 * len(values)
     region, offsets = addresses.locate(path, mask, address, space, count)

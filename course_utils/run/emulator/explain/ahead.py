@@ -64,8 +64,10 @@ class Ahead:
             if "cluster" in opcode:
                 if number is None and "arrive" in opcode:
                     return True
-            elif number is not None and (not isinstance(operands[0], Imm) or operands[0].value == number):
-                return True
+            elif number is not None:
+                named = operands["red" in opcode]  # which has its result before
+                if not isinstance(named, Imm) or named.value == number:
+                    return True
         return False
 
     @cached_property

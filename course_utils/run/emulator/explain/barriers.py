@@ -15,7 +15,7 @@ from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import line_of, note
 from course_utils.run.emulator.explain.roles import role
-from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
+from course_utils.run.emulator.units.mbarrier import BYTES, MAX_COUNT, Initialised, Named
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -71,6 +71,15 @@ def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
     values["why"] = Cause(hazard.kind, "rank 0 alone is told") if pair else None
     cause = Cause(hazard.kind, hazard.case, values)
     return findings.find(cause, mine.init_at if pair else at, about=hazard.about, notes=notes)
+
+
+def too_many_bytes(findings: Findings, hazard: Hazard) -> Finding:
+    """A phase expects more bytes than an mbarrier can count."""
+    path, barrier = hazard.path, hazard.values["barrier"]
+    values = {"who": names.who([path.warp], path.cta), "barrier": names.barrier(barrier, path.cta)}
+    values |= {"bytes": barrier.tx, "most": MAX_COUNT}
+    cause, advice = Cause(hazard.kind, hazard.case, values), "fewer bytes at once"
+    return findings.find(cause, hazard.at, about=hazard.about, advice=advice)
 
 
 def told_bytes(barrier: MBarrier) -> int | None:

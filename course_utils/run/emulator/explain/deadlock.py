@@ -21,6 +21,7 @@ from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.words import SENTENCES
 from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.units.lanes import LanesWait
 from course_utils.run.emulator.units.mbarrier import PhaseWait, mbarriers
 from course_utils.run.emulator.units.sync import NamedBarriers, RegisterPool, RegisterWait, ThreadWait
 from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
@@ -101,8 +102,8 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         pool = cta.unit(RegisterPool)
         asking = {p.warp: p.waits_for.wanted for p in hungry if p.cta is cta}
         total = sum(asking.get(w, pool.held(w)) * LANES for w in cta.warps)
-        limit = machine.artifact.chip.cta_registers
-        cause = Cause("register-budget", "registers in all", {"total": total, "limit": limit})
+        values = {"total": total, "limit": machine.artifact.register_pool, "each": pool.given}
+        cause = Cause("register-budget", "registers in all", values | {"threads": len(cta.warps) * LANES})
         machine.unit(Findings).find(cause, hungry[0].at, waiting=waiting, notes=lines[:ROWS])
         return
     if not rows:
@@ -144,6 +145,11 @@ def _threads(reason: ThreadWait, path: Path, row: Row) -> None:
         why, row.lacks = _cause("some lanes came", lanes=lanes), 4
     row.more, count = {"barrier": barrier.label}, barrier.arrived
     row.what = _cause("for threads", barrier=barrier.label, count=count, needed=reason.needed, why=why)
+
+
+def _lanes(reason: LanesWait, path: Path, row: Row) -> None:
+    absent = [lane for lane in range(LANES) if reason.absent >> lane & 1]
+    row.what, row.lacks = _cause("for lanes", lanes=spans(absent)), 4
 
 
 def _registers(reason: RegisterWait, path: Path, row: Row) -> None:
@@ -455,4 +461,5 @@ WAITS: dict[type[Wait], Callable[[Any, Path, Row], None]] = {
     PhaseWait: _phase,
     WgmmaWait: _wgmma,
     ThreadWait: _threads,
+    LanesWait: _lanes,
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At
 from course_utils.run.emulator.core.threads import Hazard, Warp
-from course_utils.run.emulator.explain import barriers, bounds, names
+from course_utils.run.emulator.explain import accumulators, barriers, bounds, names
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Places, note
 from course_utils.run.emulator.explain.roles import role
@@ -111,7 +111,10 @@ def _endless(findings: Findings, hazard: Hazard) -> Finding:
 THOUGHT: Mapping[str, Callable[[Findings, Hazard], Finding]] = {
     "some lanes alone": _alone,
     "absent lanes": _alone,
+    "lanes not in the mask": _alone,
+    "more bytes than an mbarrier counts": barriers.too_many_bytes,
     "endless loop": _endless,
+    **dict.fromkeys(("writes the accumulator", "writes A", "reads A"), accumulators.touched),
     "an access": bounds.outside,
     "a TMA transfer outside": bounds.tile_outside,
     "a descriptor leads outside": bounds.descriptor_outside,

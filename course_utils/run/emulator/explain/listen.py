@@ -25,7 +25,8 @@ from course_utils.run.emulator.explain import (
     undefined,
 )
 from course_utils.run.emulator.explain.accumulators import LastWaits
-from course_utils.run.emulator.explain.facts import Facts
+from course_utils.run.emulator.explain.facts.fills import Fills
+from course_utils.run.emulator.explain.facts.launch import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.owners import Owners
 from course_utils.run.emulator.explain.races import Races
@@ -44,8 +45,8 @@ class Explained:
 
     machine: Machine
     findings: Findings
-    facts: Facts
-    trace: Trace
+    facts: Facts | None
+    trace: Trace | None  # None where nobody wants a timeline
 
     def found(self, finished: bool) -> list[Finding]:
         """All findings. What explains wrong numbers is one where nothing else was found."""
@@ -56,9 +57,11 @@ class Explained:
         return self.findings.all()
 
 
-def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explained:
-    """Let everyone listen to a launch that has not begun. ``record`` as ``emulate`` has it; ``left_out`` is a
-    kind of finding that is not kept.
+def attach(
+    machine: Machine, record: bool | None = False, left_out: str = "", counts: bool = True
+) -> Explained:
+    """Let everyone listen to a launch that has not begun. ``record`` as ``emulate`` has it, and ``counts`` as
+    it has facts; ``left_out`` is a kind of finding that is not kept.
     """
     findings = machine.unit(Findings)
     findings.left_out = left_out
@@ -72,18 +75,24 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
     barriers.listen(machine, findings)
     waits = machine.unit(LastWaits)
     races = machine.unit(Races)
-    trace = machine.unit(Trace)
-    trace.record, findings.heard = record, trace.found
+    trace = None if record is None else machine.unit(Trace)
+    if trace:
+        trace.record, findings.heard = bool(record), trace.found
     machine.unit(Owners)
-    work, facts, rings = machine.unit(Work), machine.unit(Facts), machine.unit(Stages)
+    work, fills, rings = machine.unit(Work), machine.unit(Fills), machine.unit(Stages)
+    facts = Facts(machine) if counts else None
 
     def ended(event: ClusterEnded) -> None:
         safe_message(partial(overruns.blame, machine, event.cluster), None)
         safe_message(partial(stages.lead, machine, event.cluster), None)
-        if event.finished:
+        if event.finished and event.alone and facts:
             facts.close(event.cluster)
-        trace.name()
-        for one in (waits, races, work, rings):
+        if trace:
+            trace.name()
+        races.clear(event.cluster, event.alone)
+        for one in (
+            (waits, work, fills, rings) if event.alone else ()
+        ):  # they keep what clusters have by turns
             one.clear()
 
     def deadlocked(event: Deadlocked) -> None:

@@ -62,7 +62,7 @@ def _overrun(machine: Machine, cluster: Cluster) -> None:
         # the i-th of those that are only arrived on frees what the i-th of the others fills
         pair = len(barriers) == 2 * len(full)
         for i, barrier in enumerate(b for b in barriers if not account(b).carries_bytes):
-            fills = full[i].phase if pair else max((b.phase for b in full), default=0)
+            fills = full[i].phase if pair else max((b.phase for b in full), default=None)
             slip = _too_often(barrier, fills)
             if slips and pair and slip is None:
                 slip = _more_than_fills(barrier, full[i])
@@ -98,8 +98,10 @@ def _more_than_fills(empty: MBarrier, full: MBarrier) -> Slip | None:
     return None
 
 
-def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
-    """An mbarrier gets more arrivals in a round than its init counts."""
+def _too_often(barrier: MBarrier, fills: int | None) -> Slip | None:
+    """An mbarrier gets more arrivals in a round than its init counts. ``fills`` is how often what it frees
+    was filled; None where no mbarrier counts bytes, so that nothing says how many rounds there are.
+    """
     mine, count, cta = account(barrier), barrier.count, barrier.cta
     arrivals, place = mine.arrivals, cta.machine.unit(Places).place
     init = (note("its init", place(mine.init_at)),)
@@ -115,6 +117,8 @@ def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
             return slip("arrives on its own wait", [warp]), one.at, init
         if one.at_once > count or one.later and one.most > count:
             return slip("too many arrivals of one", [warp], most=one.most), one.at, init
+    if fills is None or not total:
+        return None
     everyone = sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index))
     last = next(iter(arrivals.values()), Arrivals())
     others = (note("the arrivals", place(last.at)),)

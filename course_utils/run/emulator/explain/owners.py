@@ -1,4 +1,9 @@
-"""Which CTA stored each element of a tensor in global memory: two may not store the same."""
+"""Global memory: who stored each element of a tensor last, who read it, and what orders the two.
+
+Two CTAs may not store the same elements, nor one read what another stores, unless words in memory order them
+(``core.releases``). A TMA store counts as written once a wait without ``.read`` covers it. Of those who read
+an element the last is kept.
+"""
 
 from __future__ import annotations
 
@@ -7,61 +12,266 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_utils.run.emulator.core.memory import Tensor
+from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, GPU_SCOPE
+from course_utils.run.emulator.core.releases import Place
 from course_utils.run.emulator.explain.hazards import find
-from course_utils.run.emulator.units.access import Write
-from course_utils.run.emulator.units.tma import StoreIssued
+from course_utils.run.emulator.units.access import Atomic, Read, Write
+from course_utils.run.emulator.units.tma import LoadIssued, StoreIssued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.threads import Path
+    from course_utils.run.emulator.isa.lowered import Value
+
+# A code of Order, and above it one more than the number of the CTA whose it is
+CTA_SHIFT = 44
+CODE = (1 << CTA_SHIFT) - 1
+
+
+class Elements:
+    """What is known of a tensor's elements: the codes of who wrote and who read each last."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        count = -(-tensor.size // 16) * 16 // tensor.element
+        self.element = tensor.element
+        self.written = np.zeros(count, np.int64)
+        self.scope = np.zeros(count, np.uint8)  # of the last write, 0 of a weak one
+        self.read = np.zeros(count, np.int64)
+        self.is_written = self.is_read = self.is_strong = False
+
+    def cells(self, array: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
+        """(view, index): ``view[index]`` is what the array has of accesses of ``count`` bytes."""
+        width = max(count, self.element)
+        if width > self.element:
+            array = array.reshape(-1, width // self.element)
+        return array, offsets // width
 
 
 class Owners:
-    """By element of each tensor, which CTA stored it last."""
+    """Accesses to tensors, held against each other."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._owners: dict[Tensor, np.ndarray] = {}  # one more than the CTA's number, 0 of none
+        self._elements: dict[Tensor, Elements] = {}
+        self._clusters: dict[int, int] = {}  # of each CTA that has stored or read
+        machine.probe.listen(Read, self._read)
         machine.probe.listen(Write, self._write)
+        machine.probe.listen(Atomic, self._atomic)
         machine.probe.listen(StoreIssued, self._store_issued)
+        machine.probe.listen(LoadIssued, self._load_issued)
 
-    def _of(self, tensor: Tensor) -> np.ndarray:
-        if tensor not in self._owners:
-            self._owners[tensor] = np.zeros(-(-tensor.size // 16) * 16 // tensor.element, np.int32)
-        return self._owners[tensor]
+    def _of(self, tensor: Tensor) -> Elements:
+        if tensor not in self._elements:
+            self._elements[tensor] = Elements(tensor)
+        return self._elements[tensor]
+
+    def _code(self, path: Path, code: int) -> int:
+        self._clusters[path.cta.number] = path.cta.cluster.order.number
+        return path.cta.number + 1 << CTA_SHIFT | code
+
+    # -- what is ordered
+
+    def _late(self, path: Path, codes: np.ndarray, row: str = "seen") -> np.ndarray:
+        """Which codes are not ordered before what ``path`` does next?"""
+        late = np.zeros(codes.shape, np.bool_)
+        for number in np.unique(codes >> CTA_SHIFT).tolist():
+            if not number:
+                continue
+            clock, cluster = path.warp.clock, self._clusters[number - 1]
+            here = codes >> CTA_SHIFT == number
+            if cluster != path.cta.cluster.order.number:
+                if clock.far is None or cluster not in clock.far:
+                    late |= here
+                    continue
+                clock = clock.far[cluster]
+            known = getattr(clock, row)
+            agents = codes & AGENT_MASK
+            seen = np.where(agents < len(known), known[np.minimum(agents, len(known) - 1)], 0)
+            late |= here & ((codes & CODE) >> AGENT_BITS > seen)
+        return late
+
+    def _apart(self, path: Path, codes: np.ndarray, scopes: np.ndarray, scope: int) -> np.ndarray:
+        """Which writes are not morally strong with an access of this scope by ``path``?"""
+        if not scope:
+            return np.ones(codes.shape, np.bool_)
+        here, needed = Place(path.cta.number, path.cta.cluster.order.number), np.zeros_like(scopes)
+        for number in np.unique(codes >> CTA_SHIFT).tolist():
+            there = Place(number - 1, self._clusters.get(number - 1, -1))
+            needed[codes >> CTA_SHIFT == number] = here.scope_to(there)
+        return np.minimum(scopes, scope) < needed
+
+    # -- threads
+
+    def _read(self, event: Read) -> None:
+        tensor, path = event.region, event.path
+        if tensor.__class__ is not Tensor:
+            return
+        elements = self._of(tensor)
+        if elements.is_written:
+            written, index = elements.cells(elements.written, event.offsets, event.count)
+            codes = np.atleast_1d(written[index])
+            if np.count_nonzero(codes):
+                scopes, _ = elements.cells(elements.scope, event.offsets, event.count)
+                self._read_of(path, tensor, codes, np.atleast_1d(scopes[index]), event)
+        if not event.scope:
+            read, index = elements.cells(elements.read, event.offsets, event.count)
+            read[index] = self._code(path, path.warp.code)
+            elements.is_read = True
+
+    def _read_of(
+        self, path: Path, tensor: Tensor, codes: np.ndarray, scopes: np.ndarray, event: Read
+    ) -> None:
+        late = self._apart(path, codes, scopes, event.scope)
+        if not np.count_nonzero(late):  # as a poll is
+            return
+        late &= self._late(path, codes)
+        if not np.count_nonzero(late):
+            return
+        what = tensor.describe(int(np.min(event.offsets)))
+        values = {"who": path.warp, "what": what, "by": self._who(path, int(codes[late][0]))}
+        if self._is_async(path, codes[late]).any():
+            find(path, "store-incomplete", "reads what a TMA store writes", values)
+        elif self._late(path, codes[late], "hoped").any():
+            find(path, "read-before-write", "reads what is stored unordered", values)
+        else:
+            find(path, "acquire-missing", "reads behind a relaxed atomic", values)
 
     def _write(self, event: Write) -> None:
-        tensor, offsets = event.region, event.offsets
-        if tensor.__class__ is Tensor and event.checked:
-            owners, width = self._of(tensor), max(event.count, tensor.element)
-            if width > tensor.element:
-                owners = owners.reshape(-1, width // tensor.element)
-            if other := self._claim(event.path, owners, offsets // width):
-                first = offsets if offsets.__class__ is int else int(offsets[0])
-                self._twice(event.path, other - 1, tensor.describe(first))
+        tensor = event.region
+        if tensor.__class__ is Tensor:
+            self._changed(event, tensor, event.scope)
+
+    def _atomic(self, event: Atomic) -> None:
+        if event.region.__class__ is Tensor:
+            self._changed(event, event.region, event.scope)
+
+    def _changed(self, event: Write | Atomic, tensor: Tensor, scope: int) -> None:
+        path, elements = event.path, self._of(tensor)
+        written, index = elements.cells(elements.written, event.offsets, event.count)
+        if elements.is_written:
+            codes = np.atleast_1d(written[index])
+            if np.count_nonzero(codes):
+                self._over_writes(event, tensor, elements, codes)
+        if elements.is_read:
+            read, _ = elements.cells(elements.read, event.offsets, event.count)
+            codes = np.atleast_1d(read[index])
+            if np.count_nonzero(codes):
+                self._over_reads(event, tensor, elements, codes)
+        written[index] = self._code(path, path.warp.code)
+        elements.is_written = True
+        if scope or elements.is_strong:
+            scopes, index = elements.cells(elements.scope, event.offsets, event.count)
+            scopes[index], elements.is_strong = scope, True
+
+    def _over_writes(
+        self, event: Write | Atomic, tensor: Tensor, elements: Elements, codes: np.ndarray
+    ) -> None:
+        """What is written over what nothing orders before. One word that all lanes write as it is counts
+        nowhere, and what the warps of a CTA write alike neither.
+        """
+        path, mine = event.path, event.path.cta.number + 1
+        scopes, index = elements.cells(elements.scope, event.offsets, event.count)
+        late = self._late(path, codes) & self._apart(path, codes, np.atleast_1d(scopes[index]), event.scope)
+        if not np.count_nonzero(late):
+            return
+        first = int(np.min(event.offsets))
+        apart = codes >> CTA_SHIFT != mine
+        if isinstance(event, Write):
+            alike = np.broadcast_to(_column(~event.changes(), codes), codes.shape)
+            one_word = bool((np.asarray(event.offsets) == first).all())
+            late &= ~alike | (apart & (not one_word))
+        if event.count < elements.element:
+            late &= apart
+        if not np.count_nonzero(late):
+            return
+        code = int(codes[late][0])
+        values = {"who": path.warp, "what": tensor.describe(first), "by": self._who(path, code)}
+        if self._is_async(path, codes[late & ~apart]).any():
+            find(path, "store-incomplete", "writes what a TMA store writes", values)
+        elif isinstance(event, Write) and np.count_nonzero(late & apart):
+            self._twice(path, int(codes[late & apart][0] >> CTA_SHIFT) - 1, tensor.describe(first))
+        else:
+            find(path, "write-unordered", "writes what is stored unordered", values)
+
+    def _over_reads(
+        self, event: Write | Atomic, tensor: Tensor, elements: Elements, codes: np.ndarray
+    ) -> None:
+        """What is written where others may still read what was there."""
+        path = event.path
+        mine = codes & CODE & AGENT_MASK == path.warp.agent
+        late = self._late(path, codes) & ~(mine & (codes >> CTA_SHIFT == path.cta.number + 1))
+        if isinstance(event, Write):
+            late = late & _column(event.changes(), codes)
+        if event.count < elements.element or not np.count_nonzero(late):
+            return
+        what, code = tensor.describe(int(np.min(event.offsets))), int(codes[late].flat[0])
+        values = {"who": path.warp, "what": what, "by": self._who(path, code)}
+        kind, case = "read-before-write", "writes what is read unordered"
+        if not self._late(path, codes[late], "hoped").any():
+            kind, case = "acquire-missing", "writes behind a relaxed atomic"
+        find(path, kind, case, values)
+
+    def _is_async(self, path: Path, codes: np.ndarray) -> np.ndarray:
+        """Which codes are of TMA stores?"""
+        return codes & AGENT_MASK > path.cta.cluster.warps_end
+
+    def _who(self, path: Path, code: int) -> str:
+        """Whose a code is, seen from ``path``."""
+        number = (code >> CTA_SHIFT) - 1
+        warps = path.cta.warps if number == path.cta.number else ()
+        return next((f"warp {w.index}" for w in warps if w.agent == code & AGENT_MASK), f"CTA {number}")
+
+    # -- TMA
 
     def _store_issued(self, event: StoreIssued) -> None:
-        store = event.store
+        path, store = event.path, event.store
         tensor = store.view.region
-        if store.adds or not isinstance(tensor, Tensor):  # what several add up has no one author
+        if not isinstance(tensor, Tensor):
             return
-        claimed = store.view.claimed(self._of(tensor), tensor, store.coordinates)
-        if claimed is not None:
-            part, what = claimed
-            if other := self._claim(event.path, part, slice(None)):
-                self._twice(event.path, other - 1, what)
+        elements, view, coordinates = self._of(tensor), store.view, store.coordinates
+        claimed, scoped = (view.claimed(of, tensor, coordinates) for of in (elements.written, elements.scope))
+        if claimed is None or scoped is None:
+            return
+        (part, what), scopes, scope = claimed, scoped[0], GPU_SCOPE if store.reduces else 0
+        if elements.is_written and np.count_nonzero(part):
+            others = (part >> CTA_SHIFT != path.cta.number + 1) & (part != 0)
+            codes = part[others]
+            late = self._late(path, codes) & self._apart(path, codes, scopes[others], scope)
+            if np.count_nonzero(late):
+                self._twice(path, int(codes[late][0] >> CTA_SHIFT) - 1, what)
+        part[...] = self._code(path, store.code)
+        elements.is_written = True
+        if scope or elements.is_strong:
+            scopes[...], elements.is_strong = scope, True
 
-    def _claim(self, path: Path, owners: np.ndarray, index: Any) -> int:
-        """This CTA stores ``owners[index]``: one more than the number of another that has stored some of it,
-        or 0.
-        """
-        mine, other = path.cta.number + 1, 0
-        held = np.atleast_1d(owners[index])
-        if np.count_nonzero(held):
-            others = held[(held != mine) & (held != 0)]
-            other = int(others.flat[0]) if len(others) else 0
-        owners[index] = mine
-        return other
+    def _load_issued(self, event: LoadIssued) -> None:
+        path, load = event.path, event.load
+        tensor = load.view.region
+        if not isinstance(tensor, Tensor) or tensor not in self._elements:
+            return
+        elements = self._elements[tensor]
+        if not elements.is_written:
+            return
+        claimed = load.view.claimed(elements.written, tensor, load.coordinates)
+        if claimed is None or not np.count_nonzero(claimed[0]):
+            return
+        codes, what = np.ravel(claimed[0]), claimed[1]
+        late = self._late(path, codes)
+        if np.count_nonzero(late):
+            code = int(codes[late][0])
+            values = {"who": path.warp, "what": what, "by": self._who(path, code)}
+            if self._is_async(path, codes[late]).any():
+                find(path, "store-incomplete", "loads what a TMA store writes", values)
+            elif self._late(path, codes[late], "hoped").any():
+                find(path, "read-before-write", "loads what is stored unordered", values)
+            else:
+                find(path, "acquire-missing", "loads behind a relaxed atomic", values)
+            return
+        unfenced = self._late(path, codes, "fenced_global")
+        if np.count_nonzero(unfenced):
+            code = int(codes[unfenced][0])
+            values = {"who": path.warp, "what": what, "by": self._who(path, code)}
+            find(path, "proxy-fence", "loads what threads stored", values)
 
     def _twice(self, path: Path, other: int, what: str) -> None:
         """What two CTAs have both stored, and what to look at."""
@@ -82,3 +292,8 @@ class Owners:
         else:
             case, values["ctas"] = "stored twice", x
         find(path, "stored-twice", case, values)
+
+
+def _column(per_access: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """A value for each access, beside the codes of its elements."""
+    return per_access[:, None] if codes.ndim > 1 else per_access

@@ -17,11 +17,19 @@ import numpy as np
 from course_utils.artifact import SWIZZLE_PATTERN_BYTES
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.memory import SharedMemory
-from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, Clock, unordered
+from course_utils.run.emulator.core.order import (
+    AGENT_BITS,
+    AGENT_MASK,
+    CLUSTER_SCOPE,
+    CTA_SCOPE,
+    NEVER,
+    Clock,
+    unordered,
+)
 from course_utils.run.emulator.core.probe import At
 from course_utils.run.emulator.core.threads import CtaEnded, Touched, WarpEnded
 from course_utils.run.emulator.core.undefined import NothingStored
-from course_utils.run.emulator.explain import accumulators, names
+from course_utils.run.emulator.explain import accumulators, names, refills
 from course_utils.run.emulator.explain.accounts import account, all_from_one_cta
 from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.findings import Finding, Findings
@@ -32,6 +40,7 @@ from course_utils.run.emulator.explain.undefined import counts
 from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
 from course_utils.run.emulator.units.access import Atomic, Read, Write
 from course_utils.run.emulator.units.mbarrier import barrier_of, mbarriers
+from course_utils.run.emulator.units.red_async import ReductionIssued
 from course_utils.run.emulator.units.tma import Load, Store, words_of
 from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.layouts import UNIT
@@ -45,6 +54,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
 
 A_THREAD, A_STORE = Cause("", "a thread"), Cause("", "a TMA store")
+A_REDUCTION = Cause("", "a reduction")
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +92,7 @@ class Shadow:
         self.written = np.zeros(words, np.int64)
         self.read = np.zeros(words, np.int64)
         self.taken = np.zeros(words, np.int64)  # what wgmma or a TMA store found written
+        self.strong: np.ndarray | None = None  # the scope of a word's last write, 0 of a weak one
         self.used = False
         self.reset()
 
@@ -90,6 +101,7 @@ class Shadow:
             self.written[:] = 0
             self.read[:] = 0
             self.taken[:] = 0
+        self.strong = None
         self.used = True
         self.async_reads: dict[tuple, AsyncRead] = {}
         self.overwritten: list[AsyncRead] = []  # TMA stores whose bytes another warp wrote too soon
@@ -100,14 +112,23 @@ class Shadow:
         self.store_waits: dict[int, set[Warp]] = {}
         # where threads write, by instruction: a byte of each warp's
         self.wrote: dict[int, set[int]] = defaultdict(set)
+        self.written_by: dict[int, str] = {}  # how a warp wrote at a time, where not with ordinary stores
         self.loads_in_flight = 0
         self.was_read = False
+        self.read_at: dict[int, int] = {}  # the last instruction that read, by code
         # the first write of threads over those of another warp, with no order: that one's agent, who, where
         self.clash: tuple[int, Warp, int] | None = None
         # the first store of a register that nothing has written: who, which, where it was first used
         self.without_value: tuple[Path, int, int] | None = None
         # other agents of the cluster that have used this memory: time, instruction, path of the last use
         self.touched: dict[int, tuple[int, int, Path]] = {}
+
+    def mark(self, offsets: Value, count: int, scope: int) -> None:
+        """These words are now of a write of this scope."""
+        if self.strong is None:
+            self.strong = np.zeros(len(self.written), np.uint8)
+        strong, index = _cells(self.strong, offsets, count)
+        strong[index] = scope
 
     def anything_read(self, offsets: Iterable[int]) -> bool:
         """Has anything of what threads wrote here been read, by threads or by the async proxy?"""
@@ -145,6 +166,14 @@ def _cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, 
     return shadow.reshape(-1, count // 4), offsets >> count.bit_length() - 1
 
 
+def _changes(event: Write | Atomic | cp_async.CopyIssued, shape: tuple[int, ...]) -> np.ndarray:
+    """For each word of an event: does it become another one?"""
+    if not isinstance(event, Write):
+        return np.ones(shape, np.bool_)
+    changed = event.changes()
+    return np.broadcast_to(changed[:, None] if len(shape) > 1 else changed.reshape(shape or (-1,)), shape)
+
+
 class Races:
     """The shadows of a cluster's shared memories, and the findings that they lead to."""
 
@@ -165,6 +194,7 @@ class Races:
         listen(cp_async.CopyLanded, self._copy_landed)
         listen(mbarrier.Initialised, self._initialised)
         listen(mbarrier.StoredAsync, self._stored_async)
+        listen(ReductionIssued, self._reduction_issued)
         listen(tma.SharedRead, self._bulk_read)
         listen(tma.LoadTargeted, self._load_targeted)
         listen(tma.LoadIssued, self._load_issued)
@@ -187,10 +217,13 @@ class Races:
             shadow = self.shadows[shared] = Shadow(len(shared.data) // 4)
         return shadow
 
-    def clear(self) -> None:
+    def clear(self, cluster: Cluster, alone: bool) -> None:
         """A cluster has ended."""
-        for shadow in self.shadows.values():
-            shadow.reset()
+        for cta in cluster.ctas:
+            if cta.shared in self.shadows:
+                self.shadows[cta.shared].reset()
+        if not alone:
+            return
         self._reads.clear()
         self._labels.clear()
         self._ends.clear()
@@ -199,33 +232,48 @@ class Races:
     # -- threads
 
     def _read(self, event: Read) -> None:
-        """A generic-proxy read: everything it reads must be written, and ordered before it."""
-        if event.region.__class__ is SharedMemory and event.checked:
+        """A generic-proxy read: everything it reads must be written, and ordered before it. A strong one need
+        not be ordered after strong writes.
+        """
+        if event.region.__class__ is SharedMemory:
             path, shadow = event.path, self.of(event.region)
             written, index = _cells(shadow.written, event.offsets, event.count)
-            self._check(path, shadow, written[index], path.warp.clock.seen, None, A_THREAD)
+            codes = written[index]
+            if event.scope:
+                codes = np.atleast_1d(codes)
+                late = unordered(codes, path.warp.clock.seen)
+                late &= self._apart(path, shadow, event.offsets, event.count, event.scope)
+                if np.count_nonzero(late):
+                    self._unordered(path, int(codes[late].flat[0]), A_THREAD, (path.warp,))
+                return
+            self._check(path, shadow, codes, path.warp.clock.seen, None, A_THREAD)
             read, index = _cells(shadow.read, event.offsets, event.count)
             read[index] = path.warp.code
+            shadow.read_at[path.warp.code] = path.at
             shadow.was_read = True
 
     def _write(self, event: Write) -> None:
-        """A generic-proxy write: nothing asynchronous may still use the bytes."""
-        if event.region.__class__ is SharedMemory and event.checked:
-            self._written(event.path, self.of(event.region), event.offsets, event.count)
+        """A generic-proxy write: nothing that is not ordered before may still use the bytes."""
+        if event.region.__class__ is SharedMemory:
+            self._written(event, self.of(event.region), event.scope)
 
-    def _written(self, path: Path, shadow: Shadow, offsets: Value, count: int) -> None:
+    def _written(self, event: Write | Atomic | cp_async.CopyIssued, shadow: Shadow, scope: int = 0) -> None:
+        path, offsets, count = event.path, event.offsets, event.count
         written, index = _cells(shadow.written, offsets, count)
-        seen = path.warp.clock.seen
+        codes, seen = written[index], path.warp.clock.seen
         begin = offsets if offsets.__class__ is int else int(offsets[0])
         shadow.wrote[path.at].add(begin)
-        code = int(shadow.written[begin >> 2])
-        agent = code & AGENT_MASK
-        if 0 < agent <= path.cta.cluster.warps_end and seen[agent] < code >> AGENT_BITS and not shadow.clash:
-            shadow.clash = agent, path.warp, path.at
-        if shadow.loads_in_flight:
-            codes = np.atleast_1d(written[index])
-            if ((codes & AGENT_MASK) > path.cta.cluster.warps_end).any() and unordered(codes, seen).any():
-                find(path, "write-unordered", "threads write what a load fills", {"who": path.warp})
+        late = unordered(codes, seen)
+        if np.count_nonzero(late):
+            self._over_a_write(event, shadow, np.atleast_1d(codes), np.atleast_1d(late))
+        if shadow.was_read:
+            read, _ = _cells(shadow.read, offsets, count)
+            codes = read[index]
+            late = unordered(codes, seen)
+            if np.count_nonzero(late):
+                self._over_a_read(event, np.atleast_1d(codes), np.atleast_1d(late))
+        if shadow.strong is not None or scope:
+            shadow.mark(offsets, count, scope)
         if shadow.async_reads:
             low, high = begin, begin
             if offsets.__class__ is not int:
@@ -233,10 +281,53 @@ class Races:
             self._overwrites(path, shadow, low, high + count, offsets)
         written[index] = path.warp.code
 
+    def _over_a_write(
+        self, event: Write | Atomic | cp_async.CopyIssued, shadow: Shadow, codes: np.ndarray, late: np.ndarray
+    ) -> None:
+        """A warp writes over writes that nothing orders before: is it told? Two that store the same are not,
+        nor two parts of one word, nor two strong ones that reach each other.
+        """
+        path, agents = event.path, codes & AGENT_MASK
+        by_threads = late & (agents <= path.cta.cluster.warps_end) & (agents != path.warp.agent)
+        if shadow.loads_in_flight and np.count_nonzero(agents > path.cta.cluster.warps_end):
+            find(path, "write-unordered", "threads write what a load fills", {"who": path.warp})
+        code = int(codes.flat[0])
+        if by_threads.flat[0] and not shadow.clash:
+            shadow.clash = code & AGENT_MASK, path.warp, path.at
+        if event.count < 4 or not np.count_nonzero(by_threads):
+            return
+        by_threads &= _changes(event, codes.shape)
+        if scope := getattr(event, "scope", 0):
+            by_threads &= self._apart(path, shadow, event.offsets, event.count, scope)
+        if np.count_nonzero(by_threads):
+            writer = _agent(path.cta.cluster, int(agents[by_threads].flat[0]))
+            values = {"who": path.warp, "writer": writer}
+            find(path, "write-unordered", "two warps write", values)
+
+    def _over_a_read(
+        self, event: Write | Atomic | cp_async.CopyIssued, codes: np.ndarray, late: np.ndarray
+    ) -> None:
+        """A warp writes what another may still read."""
+        path, agents = event.path, codes & AGENT_MASK
+        late = late & (agents != path.warp.agent) & _changes(event, codes.shape)
+        if event.count >= 4 and np.count_nonzero(late):
+            reader = _agent(path.cta.cluster, int(agents[late].flat[0]))
+            find(path, "read-before-write", "writes what another reads", {"who": path.warp, "reader": reader})
+
+    def _apart(self, path: Path, shadow: Shadow, offsets: Value, count: int, scope: int) -> np.ndarray:
+        """Which words' last writes are not morally strong with an access of this scope by ``path``?"""
+        written, index = _cells(shadow.written, offsets, count)
+        codes = np.atleast_1d(written[index])
+        if shadow.strong is None:
+            return np.ones_like(codes, np.bool_)
+        strong, _ = _cells(shadow.strong, offsets, count)
+        far = ((codes & AGENT_MASK) - 1) // len(path.cta.warps) != path.cta.rank
+        return np.minimum(strong[index], scope) < np.where(far, CLUSTER_SCOPE, CTA_SCOPE)
+
     def _atomic(self, event: Atomic) -> None:
         if isinstance(event.region, SharedMemory):
-            shadow, begin = self.of(event.region), event.offset
-            shadow.written[begin >> 2 : (begin + event.count + 3) >> 2] = event.path.warp.code
+            self._written(event, self.of(event.region), event.scope)
+            self.of(event.region).written_by[event.path.warp.code] = "atomics"
 
     def _nothing_stored(self, event: NothingStored) -> None:
         """What holds a value that no register has counts as not written."""
@@ -247,13 +338,14 @@ class Races:
 
     def _copy_issued(self, event: cp_async.CopyIssued) -> None:
         shadow = self.of(event.region)
-        self._written(event.path, shadow, event.offsets, event.count)
+        self._written(event, shadow)
         written, index = _cells(shadow.written, event.offsets, event.count)
         written[index] = NEVER << AGENT_BITS | event.path.warp.agent
 
     def _copy_landed(self, event: cp_async.CopyLanded) -> None:
-        written, index = _cells(self.of(event.region).written, event.offsets, event.count)
-        written[index] = event.path.warp.code
+        shadow, code = self.of(event.region), event.path.warp.code
+        written, index = _cells(shadow.written, event.offsets, event.count)
+        written[index], shadow.written_by[code] = code, "cp.async"
 
     def _initialised(self, event: mbarrier.Initialised) -> None:
         shadow, first = self.of(event.barrier.cta.shared), event.barrier.offset >> 2
@@ -263,6 +355,18 @@ class Races:
     def _stored_async(self, event: mbarrier.StoredAsync) -> None:
         written, index = _cells(self.of(event.region).written, event.offset, event.count)
         written[index] = (event.phase + 1) << AGENT_BITS | event.barrier.agent
+
+    def _reduction_issued(self, event: ReductionIssued) -> None:
+        """What it finds must be written and ordered before it, by threads: other reductions may be under
+        way.
+        """
+        path, shadow = event.path, self.of(event.region)
+        words = slice(event.offset >> 2, (event.offset + event.count) >> 2)
+        codes = shadow.written[words]
+        found = codes[(codes & AGENT_MASK) <= path.cta.cluster.warps_end]
+        if len(found):
+            self._check(path, shadow, found, path.warp.clock.seen, None, A_REDUCTION)
+        shadow.written[words] = (event.phase + 1) << AGENT_BITS | event.barrier.agent
 
     # -- a read, held against the last writers
 
@@ -290,7 +394,8 @@ class Races:
                 agent, time = code & AGENT_MASK, code >> AGENT_BITS
                 late_ones = [w for w in together or (path.warp,) if w.clock.fenced[agent] < time]
                 writer = _agent(path.cta.cluster, agent)
-                values = {"reader": reader, "who": late_ones or [path.warp], "writer": writer}
+                by = Cause("", shadow.written_by.get(code, "ordinary stores"))
+                values = {"reader": reader, "who": late_ones or [path.warp], "writer": writer, "by": by}
                 find(path, "proxy-fence", "no proxy fence before the read", values)
         if not codes.all():
             by_threads = bool(((codes != 0) & ((codes & AGENT_MASK) <= path.cta.cluster.warps_end)).any())
@@ -467,8 +572,8 @@ class Races:
             codes = shadow.read[low >> 2 : high >> 2]
             if unordered(codes, clock.seen).any():
                 self._early(path, Cause("overwrite-while-read", "loads over a read", {"who": path.warp}))
-            elif unordered(codes, clock.fenced).any():
-                find(path, "proxy-fence-overwrite", "loads over what threads read", {"who": path.warp})
+            elif (unfenced := unordered(codes, clock.fenced)).any():
+                self._refills(path, shadow, codes[unfenced])
             codes[:] = 0
         if shadow.async_reads:
             self._overwrites(path, shadow, low, high)
@@ -479,6 +584,22 @@ class Races:
             ]
             for key in done:
                 del shadow.async_reads[key]
+
+    def _refills(self, path: Path, shadow: Shadow, codes: np.ndarray) -> None:
+        """A load fills what threads have read, with no proxy fence between. On an H200 it came too soon only
+        where it could follow at once what let it go, and where that did not wait for the value read:
+        ``solutions/measured/proxy_fence_pipeline.json``.
+        """
+        codes = np.unique(codes)
+        latest = codes >> AGENT_BITS >= path.warp.clock.seen[codes & AGENT_MASK]
+        program, read_at = path.machine.program, [shadow.read_at[code] for code in codes[latest].tolist()]
+        at_once = [at for at in read_at if not refills.waits_for_value(program, at)]
+        if at_once:
+            notes: list[Note] = [("the read", {"at": At(at_once[0])})]
+            values = {"who": path.warp}
+            find(path, "proxy-fence-overwrite", "loads over what threads read", values, notes=notes)
+        else:
+            find(path, "proxy-fence-refill", "loads over what threads read", {"who": path.warp})
 
     def _loads_over(self, event: tma.LoadTargeted, agent: int) -> None:
         """A load is issued over what this agent has written, or will, and nothing orders the two."""

@@ -15,7 +15,7 @@ from course_utils.artifact import SWIZZLES
 from course_utils.cause import Cause
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
-from course_utils.run.emulator.explain.facts import Facts
+from course_utils.run.emulator.explain.facts.fills import Fills
 from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.explain.places import Place, Places, line_of, note
 from course_utils.run.emulator.explain.races import Races
@@ -159,7 +159,7 @@ def _explain(machine: Machine, cluster: Cluster) -> None:
     for tiles in every:
         if told is None:
             told, kind = _other_swizzle(tiles), "swizzle-mismatch"
-        if told is None and machine.unit(Facts).unread():
+        if told is None and machine.unit(Fills).unread():
             told, kind = _read_elsewhere(tiles), "stage-unread"
     if told is not None:
         at, case, values, barriers = told

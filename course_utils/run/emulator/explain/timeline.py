@@ -287,8 +287,8 @@ class Trace:
 
 
 def _of_wgmma(event: Event, op: Operation) -> None:
-    operands = ((op.a, 64, op.shape.a_major), (op.b, op.shape.N, op.shape.b_major))
-    event.reads = tuple(operand_units(d, n, major)[2] * UNIT for d, n, major in operands if d is not None)
+    operands = ((op.a, 64, op.shape.a_major, 1), (op.b, op.shape.N, op.shape.b_major, op.shape.slices))
+    event.reads = tuple(operand_units(d, *of)[2] * UNIT for d, *of in operands if d is not None)
     event.what = str(op.shape)
 
 

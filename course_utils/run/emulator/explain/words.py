@@ -5,13 +5,15 @@ kind, what it means and what to try.
 
 # what says itself, and notes: what stands at a line
 PHRASES = (
-    *("a thread", "a TMA store", "a bulk copy", "uses a value in a register", "in vain", "nothing", "never"),
+    *("atomics", "cp.async", "ordinary stores"),
+    *("a thread", "a TMA store", "a bulk copy", "a reduction", "uses a value in a register", "in vain"),
+    *("nothing", "never"),
     *("less often", "is one too many", "which buffer has each"),
 )
 NOTES = (
     *("a load", "a load that nobody waits for", "an init", "its bytes", "its first init", "its init"),
     *("its last wait", "the arrivals", "the init", "the other load", "the read", "the store", "the wait"),
-    *("the write", "what nothing reads", "what they run alone"),
+    *("the other wgmma", "the write", "what nothing reads", "what they run alone"),
 )
 # what several sentences begin with
 _FULL = "whose phase {phase} has all its {count} arrivals already"
@@ -30,8 +32,13 @@ SENTENCES = {
     # core: warps, CTAs and clusters, and the end of a run
     "no CTA of this rank": "{who} {who:uses|use} shared address {address} of CTA {rank} in a cluster of "
     "{size}",
+    "a CTA may not run yet": "{who} {who:uses|use} the shared memory of CTA {cta}<, and nothing says that "
+    "this CTA has begun>",
     "CTA has ended": "{who} {who:uses|use} the shared memory of CTA {cta}, which has ended",
     "nothing changes": "{who} {who:has|have} run {count:,} instructions, and nothing has changed",
+    "a word that nobody changes": "{who} {who:polls|poll} a word in global memory, and no CTA changes it",
+    "no room for who is waited for": "{who} {who:polls|poll} a word in global memory that no running CTA "
+    "changes; {room} clusters of the grid's {count} fit on the chip at once",
     "instruction limit": "{count:,} warp instructions were executed",
     "loop without an end": "{who} {who:comes|come} to a loop that nothing ends",
     "condition that never changes": "{who} never {who:leaves|leave} this loop: nothing in it changes "
@@ -39,6 +46,8 @@ SENTENCES = {
     "loop never left": "{who} never {who:leaves|leave} this loop: nothing in it ends it",
     "some lanes alone": "{who} {who:runs|run} {what} with {lanes} of its 32 lanes",
     "absent lanes": "{who} {who:waits|wait} for {count} lanes, which took another branch",
+    "lanes not in the mask": "{count} {count:lane|lanes} of {who} {count:runs|run} this, and its mask does "
+    "not name {count:it|them}",
     "trap": "{who} ran a trap",
     "assert failed": "an assert of {who} failed, line {line}: {text}",
     # units/sync: where threads meet, and the register pool
@@ -48,6 +57,8 @@ SENTENCES = {
     "counts of a named barrier differ": "{who} {who:comes|come} to barrier {number} with {count} threads, "
     "others with {others}",
     "registers asked for": "{who} {who:asks|ask} for {count} registers",
+    "registers the other way": "{who} {who:asks|ask} setmaxnreg.{way} for {count} registers, and "
+    "{who:has|have} {held}",
     "too many come": "{threads} threads, {who}, come to barrier {number}, which counts {count}",
     # units/mbarrier
     "mbarrier not aligned": "{who} {who:uses|use} shared address {offset:,} as an mbarrier; 8 does not "
@@ -61,6 +72,8 @@ SENTENCES = {
     "before",
     "mbarrier signalled before a fence": "TMA signals {barrier}, whose initialisation no fence has made "
     "visible to it",
+    "more bytes than an mbarrier counts": "{who} {who:expects|expect} {bytes:,} bytes at once on {barrier}, "
+    "which counts at most {most:,}",
     "phase ends before its bytes": "phase {phase} of {barrier} ends while {bytes:,} bytes of its loads are "
     "still on their way",
     "phase not seen to end": "{who} {who:has|have} not seen phase {phase} of {barrier} end, and phase {now} "
@@ -121,7 +134,8 @@ SENTENCES = {
     # explain/deadlock: what a warp waits for, what that lacks, who could have supplied it
     "nobody will do it": "warps wait, and nobody will do what they wait for",
     "no warp waits": "no warp waits, and none can run",
-    "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,}",
+    "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,} at launch: "
+    "{threads} x {each}",
     "waits": "{who} {who:waits|wait} {what}",
     "waits because": "{wait}{why}",
     "and where": "{what}: {at}",
@@ -131,6 +145,7 @@ SENTENCES = {
     "for a wgmma": "for a wgmma that {count} of the 4 warps of its warpgroup have issued{why}",
     "for registers": "for {count} registers a thread, holding {held}; {free:,} of the CTA's are free",
     "for threads": "at {barrier}, where {count} of {needed} threads are{why}",
+    "for lanes": "for lanes {lanes} of its warp at bar.warp.sync",
     "no other warp comes": ", and no other warp comes to it",
     "some lanes came": ": it stands where {lanes} {lanes:lane|lanes} of the warp came",
     "went on without it": "<; {who} went on without it>",
@@ -192,7 +207,16 @@ SENTENCES = {
     "a tensor map over no tensor": "a tensor map lies over global address {address:#x}, which is in no "
     "tensor",
     "a tensor map past the end": "{who} reads a tensor map past the end of {what}",
-    "an addition of another type": "{who} adds to {tensor}, whose type is not modelled",
+    "a store past the end": "{who} stores the end of {tensor}, whose last row ends within 16 bytes: TMA "
+    "writes all 16, {count} past its end",
+    "an inner coordinate": "{who} loads or stores {tensor} at {coordinates}: the first coordinate is "
+    "{bytes:,} bytes, and TMA begins at multiples of 16",
+    "a store coordinate": "{who} stores to {tensor} at {coordinates}, and no coordinate of a store may be "
+    "negative",
+    "a reduction of another type": "{who} reduces into {tensor} by .{operation}, which PTX does not have for "
+    "{type}",
+    "signals another CTA": "{who} {who:writes|write} shared memory of CTA {home} and {who:signals|signal} an "
+    "mbarrier of CTA {cta}: both must be one CTA's",
     "another rank": "a {rank}d transfer uses the tensor map over {tensor}, whose rank is {has}",
     "a bulk copy's size": "{who} copies {count:,} bytes in bulk, which 16 does not divide",
     "a bulk copy outside": "{who} copies {what}",
@@ -201,18 +225,29 @@ SENTENCES = {
     "put it in a group, so no wait covers it>",
     # units/wgmma, explain/accumulators and explain/undefined
     "no wgmma.fence": "{who} issues wgmma and has never run wgmma.fence",
+    "written since the fence": "{who} issues wgmma on registers that it has written since its last "
+    "wgmma.fence",
+    "read since the fence": "{who} issues wgmma, which writes registers that it has read since its last "
+    "wgmma.fence",
+    "another shape": "{who} issues wgmma on the accumulator of a wgmma of another shape, with no wgmma.fence "
+    "between",
     "lanes differ": "lanes of {who} hold different {what}",
     "warps differ": "{who} issues wgmma {number} with other operands than another warp of its warpgroup",
+    "metadata of no two places": "{who} {who:multiplies|multiply} a sparse tile whose metadata puts two "
+    "elements into one place",
     "a descriptor leads outside": "the descriptor of {side} spans shared bytes {low:,} to {high:,} of "
     "{size:,}<: has its ring a slot for this stage?>",
     "the descriptor": "the descriptor: {descriptor:#018x}",
     "accumulates onto another wgmma": "{who} accumulates onto registers of another wgmma that has not been "
     "waited for",
     "adds to registers without a value": "wgmma of {who} adds to registers that nothing has written",
-    "writes the accumulator": "{who} writes to the accumulator of the wgmma that this waits for",
+    "writes the accumulator": "{who} writes to the accumulator, {state}",
+    "reads A": "{who} reads registers of A, {state}",
+    "writes A": "{who} writes to registers of A, {state}",
     "reads the accumulator": "{who} reads the accumulator, {state}",
     "the register": "the register: {name}",
     "a wgmma may still write it": "which a wgmma may still write{line}{why}",
+    "a wgmma may still read it": "which a wgmma may still read{line}{why}",
     "that of a line": " (that of line {at.line})",
     "in no group": "<: no {instruction} put it in a group, so no wait covers it>",
     "no wait is between": "<: no wgmma.wait_group is between>",
@@ -239,7 +274,7 @@ SENTENCES = {
     "read before cp.async has landed": "{reader} ({who}) reads what cp.async of {writer} still copies",
     "no barrier orders read and write": "{reader} ({who}) reads what {writer} writes<: no barrier orders the "
     "two>",
-    "no proxy fence before the read": "{reader} ({who}) reads what {writer} wrote with ordinary stores<, and "
+    "no proxy fence before the read": "{reader} ({who}) reads what {writer} wrote with {by}<, and "
     "no fence.proxy.async is between>",
     "read with no wait for the load": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
     "phase {phase}, which {who:this warp has|these warps have} not waited for",
@@ -287,6 +322,33 @@ SENTENCES = {
     "threads have just written {first:,}-{last:,}<; have both the same index?>",
     "a CTA ends while a load is in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in "
     "flight",
+    "two warps write": "{who} {who:writes|write} shared memory that {writer} {writer:has|have} written, and "
+    "nothing orders the two",
+    "writes what another reads": "{who} {who:writes|write} shared memory that {reader} may still read: "
+    "nothing orders the two",
+    # ... global memory
+    "reads what is stored unordered": "{who} {who:reads|read} {what}, which {by} stores<, and nothing orders "
+    "the two>",
+    "reads what a TMA store writes": "{who} {who:reads|read} {what}, which a TMA store of {by} may still "
+    "write",
+    "reads behind a relaxed atomic": "{who} {who:reads|read} {what}, which {by} stores: the atomic operation "
+    "between them acquires nothing",
+    "writes what is stored unordered": "{who} {who:writes|write} {what}, which {by} stores too<, and nothing "
+    "orders the two>",
+    "writes what a TMA store writes": "{who} {who:writes|write} {what}, which a TMA store of {by} may "
+    "still write",
+    "writes what is read unordered": "{who} {who:writes|write} {what}, which {by} may still read<: nothing "
+    "orders the two>",
+    "writes behind a relaxed atomic": "{who} {who:writes|write} {what}, which {by} reads: the atomic "
+    "operation between them acquires nothing",
+    "loads what is stored unordered": "{who} {who:loads|load} {what} by TMA, which {by} stores<, and nothing "
+    "orders the two>",
+    "loads what a TMA store writes": "{who} {who:loads|load} {what} by TMA, which a TMA store of {by} may "
+    "still write",
+    "loads behind a relaxed atomic": "{who} {who:loads|load} {what} by TMA, which {by} stores: the atomic "
+    "operation between them acquires nothing",
+    "loads what threads stored": "{who} {who:loads|load} {what} by TMA, which {by} wrote with ordinary "
+    "stores<, and no fence.proxy.async of global memory is between>",
     "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}<, and nothing keeps that CTA "
     "from ending before>",
     # ... what two CTAs store
@@ -325,14 +387,24 @@ MEANING = {
     "arrives, how often, how many bytes are expected and come, and the parity that each wait starts with.",
     "livelock": "A warp loops without end and nothing that it reads will change. Does the loop's bound "
     "change inside it, and does each turn of a loop over tiles take the next tile?",
-    "register-budget": "The warpgroups ask for more registers than a CTA has, so one waits for ever. "
-    "Registers a thread, times threads, over all warpgroups must stay within what a CTA has: give the "
-    "producer fewer.",
-    "setmaxnreg-count": "setmaxnreg takes a multiple of 8 from 24 to 256.",
+    "not-resident": "CTAs wait for others that cannot begin, because those that wait hold the whole chip. "
+    "Launch no more CTAs than run at once: those that an SM holds, times the SMs.",
+    "register-budget": "The warpgroups ask for more registers than the CTA was launched with, so one waits "
+    "for ever: setmaxnreg moves registers, and adds none. Registers per thread times threads, over all "
+    "warpgroups, must stay within those of the launch: give the producer fewer.",
+    "setmaxnreg-count": "setmaxnreg takes a multiple of 8 from 24 to 256: dec no more than its warps have, "
+    "inc no fewer.",
     "read-before-load": "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) "
     "that fills it. Wait on the full barrier of this stage, with the parity of this round.",
-    "read-before-write": "One warp reads what another wrote to shared memory, and nothing orders the two. "
-    "Put a barrier between them.",
+    "read-before-write": "One warp reads what another writes, and nothing orders the two. Put a barrier "
+    "between them; between CTAs that are no cluster, a word in global memory that one releases and the other "
+    "acquires.",
+    "acquire-missing": "The reader has taken a number that tells it of the other's stores, by an atomic "
+    "operation that is relaxed, as all are that say nothing else. The PTX ISA asks for an acquire, or for a "
+    "fence after it: __threadfence() on both sides.",
+    "store-incomplete": "cp.async.bulk.wait_group.read waits until a TMA store has read shared memory. What "
+    "it writes to global memory is there once a wait_group without .read has covered it, in the thread that "
+    "issued it; a barrier, or a flag that is released, then tells the others.",
     "uninitialised-read": "Shared memory is read that nothing has written. Is the stage index the one that "
     "was loaded, and does the tile cover all that is read?",
     "overwrite-while-read": "A stage is written while wgmma or a TMA store may still read it. Release a "
@@ -359,7 +431,7 @@ MEANING = {
     "to shared memory and the store after it take the same buffer: the same index, where there are several.",
     "store-wait-elsewhere": "commit_group and wait_group are about the stores of the thread that calls them. "
     "One warp issues a TMA store, commits it and waits for it; a barrier tells the others.",
-    "write-unordered": "Two writers of the same shared memory are not ordered. Put a barrier between them.",
+    "write-unordered": "Two writers of the same memory are not ordered. Put a barrier between them.",
     "accumulator-before-wait": "Registers of a wgmma are used while it may still run, which the PTX ISA "
     "calls undefined. Where ptxas sees it, it waits in your place and runs one wgmma at a time (it says: "
     "serialized). That is right, slow, and promised by nobody. Wait with wgmma.wait_group first, and commit "
@@ -369,17 +441,26 @@ MEANING = {
     "least once at this size, and do both sides name the same part?",
     "accumulator-uninitialised": "The first wgmma of a tile adds to what its registers happen to hold. Let "
     "it overwrite them (clear_accum, or the ACCUMULATE field set to False), or clear them first.",
-    "wgmma-fence": "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before "
-    "the first wgmma.",
+    "wgmma-fence": "wgmma starts before wgmma.fence has ordered the registers it uses, which the PTX ISA "
+    "calls undefined; ptxas puts the fence there where it sees it (it says: injected). Call the fence before "
+    "the first wgmma, and again after threads have written its accumulator or its fragments of A.",
+    "wgmma-fence-read": "wgmma writes registers that threads have read, with no wgmma.fence between, which "
+    "the PTX ISA calls undefined. ptxas says nothing of it, and no run is known to go wrong. Call the fence "
+    "before the next wgmma.",
     "wgmma-mismatch": "The four warps of a warpgroup issue different wgmma instructions. All four must run "
     "the same one with the same descriptors.",
     "wgmma-descriptor": "A wgmma descriptor points outside shared memory.",
-    "proxy-fence": "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
+    "sparse-metadata": "Metadata of a sparse matrix names two places of each four, the lower one first, and "
+    "of tf32 one of two (0b0100 or 0b1110). Does each lane hold what its sparsity selector asks for?",
+    "proxy-fence": "Threads wrote memory, and the async proxy (wgmma, a TMA load or store) reads it with no "
     "fence.proxy.async between. Fence in every thread that wrote, then synchronise; or synchronise, then "
     "fence in the thread that starts the read.",
     "proxy-fence-overwrite": "A TMA load writes over shared memory that threads read or wrote, with no "
     "fence.proxy.async between: an access still under way comes after the load. Fence in every thread before "
     "the barrier, or in the load's thread after it.",
+    "proxy-fence-refill": "A TMA load fills shared memory that threads have read, with no fence.proxy.async "
+    "between, which the PTX ISA asks for. An H200 never went wrong where the refill came a round later or "
+    "the arrival waited for the value. Fence in the load's thread, after its wait.",
     "expect-tx": "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its "
     "loads do. Expect the bytes of every load that signals this barrier.",
     "barrier-overrun": "An mbarrier gets more arrivals in a phase than it was initialised for. Count who "
@@ -401,6 +482,8 @@ MEANING = {
     "multiple of 32.",
     "cluster-exit": "A CTA may leave its cluster while another still writes to it or arrives on its "
     "barriers. Arrive and wait, in every thread, at the end: a cluster barrier.",
+    "cluster-start": "A CTA uses the shared memory of another one of its cluster, which may not have begun. "
+    "Arrive and wait, in every thread, before the first such access: a cluster barrier.",
     "cluster-rank": "An address or a multicast mask names a CTA that the cluster does not have.",
     "exit-in-flight": "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their "
     "barrier and for stores with cp.async.bulk.wait_group before the end.",
@@ -418,6 +501,8 @@ MEANING = {
     "of the branch at which the lanes part, or let all lanes take it.",
     "absent-lanes": "elect, shfl or vote waits for every lane that its mask names, and some never come: the "
     "hardware hangs. Move it out of the branch.",
+    "lane-mask": "elect, shfl, vote, match or redux runs in a lane that its mask does not name, which the "
+    "PTX ISA calls undefined. The mask names the lanes that run it, and no others: -1 for the whole warp.",
     "trap": "The kernel ran a trap: an assertion of its own failed.",
     "instruction-limit": "The emulation reached its limit of instructions.",
 }
@@ -425,7 +510,8 @@ MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # An error is a fault of the program on some schedule, even where this run's numbers came out right; a warning
 # is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
-    "swizzle-alignment": "warning",
+    **dict.fromkeys(("swizzle-alignment", "acquire-missing", "proxy-fence-refill"), "warning"),
+    "wgmma-fence-read": "warning",
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
 }
 KINDS = {kind: (SEVERITIES.get(kind, "error"), meaning) for kind, meaning in MEANING.items()}
@@ -452,6 +538,8 @@ ADVICE = {
     "released early": "A stage is written while its last content may still be used. Release a stage only "
     "after the wait_group that covers its reader, and only once a round for each warp that its barrier "
     "counts.",
+    "fewer bytes at once": "An mbarrier counts at most 2^20 - 1 bytes that are expected and have not come. "
+    "Expect those of one stage at a time, or signal several mbarriers.",
     "stored by several": "Each warp waits for the stores that it has issued itself, so a store that another "
     "warp issues too is under way longer than the wait says. Let one warp store, commit and wait.",
 }

@@ -18,7 +18,8 @@ from course_utils.artifact import WARP_THREADS
 from course_utils.run.emulator.isa.lowered import Value
 
 LANES = WARP_THREADS
-UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+# NumPy has no 128 bits: such lanes are Python ints
+UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64, 128: np.object_}
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
@@ -219,17 +220,82 @@ def minimum(kind: str, bits: int, largest: bool) -> Callable[..., Value]:
     return lambda a, b: to_bits(inner(a, b), bits)
 
 
-def permute_bytes(a: int, b: int, control: int) -> int:
-    """prmt, default mode."""
+def permute_bytes(a: int, b: int, control: int, mode: str = "") -> int:
+    """prmt: four of eight bytes. A ``mode`` takes its selectors from the lowest two bits of ``control``."""
     source = [(a >> 8 * i) & 255 for i in range(4)] + [(b >> 8 * i) & 255 for i in range(4)]
+    n = control & 3
+    chosen = {
+        "": [(control >> 4 * i) & 15 for i in range(4)],
+        "f4e": [n, n + 1, n + 2, n + 3],
+        "b4e": [n, n - 1 & 7, n - 2 & 7, n - 3 & 7],
+        "rc8": [n] * 4,
+        "ecl": [max(i, n) for i in range(4)],
+        "ecr": [min(i, n) for i in range(4)],
+        "rc16": [2 * (n & 1), 2 * (n & 1) + 1] * 2,
+    }[mode]
     result = 0
-    for i in range(4):
-        pick = (control >> 4 * i) & 15
+    for i, pick in enumerate(chosen):
         byte = source[pick & 7]
         if pick & 8:
             byte = 255 if byte & 128 else 0
         result |= byte << 8 * i
     return result
+
+
+def clamped(function: Callable[[int, int], int], bits: int) -> Callable[..., Value]:
+    """add.sat and sub.sat of signed integers: what leaves the range stops at its end."""
+    high = (1 << bits - 1) - 1
+
+    def one(a: int, b: int) -> int:
+        return to_bits(min(max(function(to_signed(a, bits), to_signed(b, bits)), -high - 1), high), bits)
+
+    return lanewise(one, bits)
+
+
+def low_24(function: Callable[..., int], kind: str) -> Callable[..., Value]:
+    """mul24.lo and mad24.lo: the factors are the lower 24 bits of their registers."""
+
+    def one(a: int, b: int, *c: int) -> int:
+        a, b = a & 0xFFFFFF, b & 0xFFFFFF
+        if kind == "s":
+            a, b = to_signed(a, 24), to_signed(b, 24)
+        return function(a, b, *c) & 0xFFFFFFFF
+
+    return lanewise(one, 32)
+
+
+def bit_mask(clamp: bool) -> Callable[..., Value]:
+    """bmsk: so many bits from a position on. PTX ISA, bmsk."""
+
+    def one(position: int, width: int) -> int:
+        position, width = (min(position, 32), min(width, 32)) if clamp else (position & 31, width & 31)
+        return ((1 << width) - 1) << position & 0xFFFFFFFF
+
+    return lanewise(one, 32)
+
+
+def extend_from(kind: str, clamp: bool) -> Callable[..., Value]:
+    """szext: the lower so many bits, sign- or zero-extended. PTX ISA, szext."""
+
+    def one(a: int, count: int) -> int:
+        count = min(count, 32) if clamp else count & 31
+        field = a & (1 << count) - 1
+        return to_bits(to_signed(field, count), 32) if kind == "s" and count else field
+
+    return lanewise(one, 32)
+
+
+def pack(kind: str, bits: int) -> Callable[..., Value]:
+    """cvt.pack.sat: two integers that stop at the ends of ``kind`` and ``bits``, b in the lowest bits, a
+    above it, and c moved up. PTX ISA, cvt.pack.
+    """
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind == "s" else (0, (1 << bits) - 1)
+
+    def one(a: int, b: int, c: int = 0) -> int:
+        a, b = (min(max(to_signed(v, 32), low), high) & (1 << bits) - 1 for v in (a, b))
+        return (c << 2 * bits | a << bits | b) & 0xFFFFFFFF
+
+    return lanewise(one, 32)
 
 
 def dot_product(a_kind: str, b_kind: str, part: str) -> Callable[..., int]:
@@ -322,8 +388,17 @@ def half(value: Value, index: int) -> Value:
 def join(parts: Sequence[Value], bits: int) -> Value:
     """mov.b32 from two halves and the like: the first part is the low one."""
     total = bits * len(parts)
+    if len(parts) == 2 and bits < 64:  # quicker than in a loop
+        low, high = parts
+        if low.__class__ is int and high.__class__ is int:
+            return high << bits | low
+        pairs: np.ndarray = np.empty(2 * LANES, UNSIGNED[bits])
+        pairs[::2], pairs[1::2] = low, high
+        return pairs.view(UNSIGNED[total])
     if all(p.__class__ is int for p in parts):
         return sum(p << bits * i for i, p in enumerate(parts))
+    if total == 128:
+        return lanewise(lambda *lane: sum(part << bits * i for i, part in enumerate(lane)), 128)(*parts)
     out: np.ndarray = np.empty((LANES, len(parts)), UNSIGNED[bits])
     for i, part in enumerate(parts):
         out[:, i] = part
@@ -334,5 +409,10 @@ def separate(value: Value, bits: int, count: int) -> tuple[Value, ...]:
     """The inverse of ``join``."""
     if value.__class__ is int:
         return tuple((value >> bits * i) & ((1 << bits) - 1) for i in range(count))
+    if value.dtype == np.object_:
+        return tuple(
+            np.array([lane >> bits * i & (1 << bits) - 1 for lane in value], UNSIGNED[bits])
+            for i in range(count)
+        )
     parts: np.ndarray = np.ascontiguousarray(value).view(UNSIGNED[bits]).reshape(LANES, count)
     return tuple(np.ascontiguousarray(parts[:, i]) for i in range(count))

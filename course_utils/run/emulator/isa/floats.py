@@ -29,6 +29,7 @@ from course_utils.run.emulator.isa.lowered import Value
 
 _STRUCT = {"f16": ("<e", "<H"), "f32": ("<f", "<I"), "f64": ("<d", "<Q")}
 _FLOAT = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_LARGEST_BF16 = 2.0**127 * (2 - 2**-7)
 FP8_PAIRS = {"e4m3x2", "e5m2x2"}
 CONVERTED = FP8_PAIRS | {"f16x2", "bf16x2", "tf32"}  # what cvt has beside single numbers
 
@@ -113,30 +114,56 @@ def round_to(type_name: str, mode: str = "rn") -> Callable[..., Value]:
     return to_bf16 if type_name == "bf16" else apply
 
 
-def float_function(function: Callable[..., Any], type_name: str) -> Callable[..., Value]:
-    """A function of floats as a function of bits.
+def float_function(
+    function: Callable[..., Any], type_name: str, words: tuple[str, ...] = ()
+) -> Callable[..., Value]:
+    """A function of floats as a function of bits. ``words`` are modifiers of the opcode: a rounding, sat,
+    relu.
 
-    Arithmetic is in the type itself; fma in the next wider one.
+    Arithmetic is in the type itself; fma, and what rounds in one direction, in a wider one.
     """
-    load, store = float_loader(type_name), round_to(type_name)
+    load, mode = float_loader(type_name), _rounding(words)
+    store, limit = round_to(type_name, mode), _limit(words)
     dtype = _FLOAT.get(type_name, np.float32)
 
     def apply(*values: Value) -> Any:
         return store(function(*[dtype(load(v)) if v.__class__ is int else load(v) for v in values]))
 
-    return apply
+    def limited(*values: Value) -> Any:
+        wide = dtype if mode == "rn" else np.longdouble
+        return store(limit(np.asarray(function(*[np.asarray(load(v), wide) for v in values]))))
+
+    return apply if mode == "rn" and limit is _as_it_is else limited
 
 
-def fused(type_name: str) -> Callable[..., Value]:
-    """fma: one rounding. The product is exact in the wider type, the sum nearly so."""
-    load, store = float_loader(type_name), round_to(type_name)
-    wide = np.longdouble if type_name == "f64" else np.float64
+def fused(type_name: str, words: tuple[str, ...] = ()) -> Callable[..., Value]:
+    """fma: one rounding. The product is exact in the wider type, the sum nearly so. ``words`` as in
+    ``float_function``.
+    """
+    load, mode, limit = float_loader(type_name), _rounding(words), _limit(words)
+    store, wide = round_to(type_name, mode), np.longdouble if type_name == "f64" else np.float64
 
     def apply(a: Value, b: Value, c: Value) -> Any:
         a, b, c = (np.asarray(load(v), wide) for v in (a, b, c))
-        return store((a * b + c).astype(np.float64) if type_name == "f64" else a * b + c)
+        made = limit(a * b + c)
+        return store(made.astype(np.float64) if type_name == "f64" and mode == "rn" else made)
 
     return apply
+
+
+def _rounding(words: tuple[str, ...]) -> str:
+    return next((word for word in words if word in ("rn", "rz", "rm", "rp")), "rn")
+
+
+def _as_it_is(number: Any) -> Any:
+    return number
+
+
+def _limit(words: tuple[str, ...]) -> Callable[[Any], Any]:
+    """What .sat and .relu make of a result. NaN becomes 0 with .sat, and stays with .relu."""
+    if "sat" in words:
+        return lambda number: np.clip(np.nan_to_num(number, nan=0.0), 0.0, 1.0)
+    return (lambda number: np.maximum(number, 0)) if "relu" in words else _as_it_is
 
 
 def float_adder(type_name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
@@ -178,6 +205,7 @@ def convert(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..., V
 
         return to_integer
     store = round_to(to, rounding)
+    largest = {"f16": 65504.0, "bf16": _LARGEST_BF16}.get(to, math.inf)
     if kind in "usb":
 
         def from_integer(a: Value) -> Value:
@@ -190,9 +218,11 @@ def convert(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..., V
     def between_floats(a: Value) -> Value:
         value = load(a)
         if saturate:
-            value = np.clip(value, 0.0, 1.0)
+            value = np.clip(np.nan_to_num(value, nan=0.0), 0.0, 1.0)
         if "relu" in modifiers:
             value = np.maximum(value, 0.0)
+        if "satfinite" in modifiers:
+            value = np.clip(value, -largest, largest)
         return store(value)
 
     return between_floats
@@ -203,10 +233,10 @@ def convert_pair(to: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
     narrow = convert(to[:-2], "f32", modifiers)
 
     def apply(a: Value, b: Value) -> Any:
-        if to == "f16x2" and a.__class__ is not int and b.__class__ is not int and len(modifiers) == 1:
-            out = np.empty((LANES, 2), np.float16)
-            out[:, 0], out[:, 1] = b.view(np.float32), a.view(np.float32)
-            return out.view(np.uint32).reshape(LANES)
+        if to == "f16x2" and a.__class__ is not int and b.__class__ is not int and modifiers == ("rn",):
+            out = np.empty(2 * LANES, np.float16)
+            out[::2], out[1::2] = b.view(np.float32), a.view(np.float32)
+            return out.view(np.uint32)
         return join([narrow(b), narrow(a)], 16)
 
     return apply

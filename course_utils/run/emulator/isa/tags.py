@@ -3,7 +3,8 @@
 A tagged ``wgmma`` takes each number x of its operands as two, s1(x) x and s2(x) x, with signs drawn for each
 bit pattern, so the product of a and b is multiplied by s1(a) s1(b) + s2(a) s2(b). That is no function of a
 times one of b: who multiplies by anything but ``wgmma`` gets other numbers, also after a ``wgmma`` by the
-identity. Each warpgroup, or each CTA, multiplies its products by a weight of its own.
+identity. Each warpgroup, or each CTA, multiplies its products by a weight of its own; or one warpgroup of
+each CTA doubles them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ PATTERNS = 1 << 16  # of an fp16 number; the first 256 are those of an fp8 one
 
 @dataclass(frozen=True)
 class Tags:
-    """``seed`` draws the signs. ``by`` is "warpgroup", "CTA", or "" where all weights are 1."""
+    """``seed`` draws the signs. ``by`` is "warpgroup", "CTA", the number of the warpgroup that alone doubles
+    its products, or "" where all weights are 1.
+    """
 
     seed: int
-    by: str = ""
+    by: str | int = ""
     signs: np.ndarray = field(init=False, repr=False)  # PATTERNS x 2 of 1 and -1
 
     def __post_init__(self) -> None:
@@ -31,4 +34,6 @@ class Tags:
         """Of the products of a warpgroup, by its number in its CTA, and of the CTA."""
         if self.by == "warpgroup":
             return 2.0**warpgroup
+        if isinstance(self.by, int):
+            return 1.0 + (warpgroup == self.by)
         return 1 + cta * 0.618 % 1 if self.by == "CTA" else 1.0

@@ -10,7 +10,8 @@ Blocking instructions end a segment.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import networkx
@@ -21,13 +22,19 @@ from course_utils.run.emulator.isa.registers import both, merge
 
 _VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
 _NEVER = -2  # where two ways meet that do not
+# special registers that are the same in the warp of one number of each CTA of one rank, with variables' names
+_FIXED = ("%tid.", "%ntid.", "%laneid", "%lanemask", "%warpid", "%nctaid.", "%cluster_ctarank")
+
+
+FIXED = "fixed"  # among a warp's special registers: what its fixed registers hold, see ``Program._fix``
 
 
 class Program:
     """A kernel ready to run: its control flow, what is live where, and the functions generated so far.
 
     ``lower`` makes each instruction a ``Lowered``, and ``counted`` names the counter of the machine's that
-    an instruction adds to as it runs, "" for none. Raises PtxError for what is not modelled.
+    an instruction adds to as it runs, "" for none. ``watched`` says of some instructions, by their index,
+    what to call with the path before each runs. Raises PtxError for what is not modelled.
     """
 
     def __init__(
@@ -35,6 +42,7 @@ class Program:
         kernel: Kernel,
         lower: Callable[[Instr], Lowered],
         counted: Callable[[Instr], str] = lambda instruction: "",
+        watched: Callable[[Program], Mapping[int, Callable[[Any], None]]] = lambda program: {},
     ) -> None:
         self.kernel = kernel
         count = len(kernel.instructions)
@@ -43,10 +51,13 @@ class Program:
         if not count:
             raise PtxError(f"the kernel {kernel.name} has no instructions")
         self.lowered = [lower(instruction) for instruction in kernel.instructions]
-        for instruction, lowered in zip(kernel.instructions, self.lowered, strict=True):
-            if lowered.kind in ("warp", "blocking") and lowered.function is not None:
-                if name := counted(instruction):
+        self._counted = [""] * count  # of instructions that only compute: counted by segment
+        for i, (instruction, lowered) in enumerate(zip(kernel.instructions, self.lowered, strict=True)):
+            if lowered.function is not None and (name := counted(instruction)):
+                if lowered.kind in ("warp", "blocking"):
                     lowered.function = _counting(name, lowered.function)
+                else:
+                    self._counted[i] = name
         local = sum(v.size for v in kernel.variables if v.space in ("local", "param"))
         self.local_size = -(-local // 16) * 16
         self.full: list[Callable[..., int] | None] = [None] * (count + 1)
@@ -55,6 +66,7 @@ class Program:
         self._segments()
         self._liveness()
         self._postdominators()
+        self._fix()
         hidden = {r for lowered in self.lowered for r in lowered.hidden_writes}
         moved: set[int] = set()
         for _ in range(8):  # registers that a copy may have brought an accumulator to
@@ -67,6 +79,7 @@ class Program:
                 and i.operands[1].index in hidden | moved
             }
         self.moved = sorted(moved - hidden)
+        self.watched = watched(self)
         self._sets: dict[int, bytes] = {}
         self._divergences: dict[int, tuple[int, int, int]] = {}
 
@@ -149,6 +162,41 @@ class Program:
             meet = nearest.get(begin, end)
             self.meets[begin] = _NEVER if meet == end else meet
 
+    def _fix(self) -> None:
+        """Find the registers that hold the same in the warps of one number of all CTAs of one rank, whenever
+        they are computed: written by one instruction, from thread numbers, variables and such registers. What
+        they hold is computed once for all of those warps.
+        """
+        nearest = {**networkx.immediate_dominators(networkx.DiGraph(self.successors), 0), 0: 0}
+        writes = Counter(register for lowered in self.lowered for register in lowered.writes())
+        home: dict[int, int] = {}  # the segment that writes such a register
+
+        def comes_before(segment: int, begin: int) -> bool:
+            while begin not in (segment, 0):
+                begin = nearest[begin]
+            return begin == segment
+
+        def same(operand: Any, begin: int) -> bool:
+            if isinstance(operand, Reg):
+                return operand.index in home and comes_before(home[operand.index], begin)
+            if isinstance(operand, Sym):
+                return not operand.name.startswith("%") or operand.name.startswith(_FIXED)
+            return isinstance(operand, Imm) or isinstance(operand, Not) and same(operand.item, begin)
+
+        self.fixed: set[int] = set()  # the instructions that write such a register
+        self.fixed_bases: set[int] = set()  # those that take an address of such a register
+        for begin in (begin for begin in self.ends if begin in nearest):
+            for i in range(begin, self.ends[begin]):
+                lowered, sources = self.lowered[i], [operand for operand, _ in self.lowered[i].sources]
+                if any(isinstance(one, Mem) and one.offset and same(one.base, begin) for one in sources):
+                    self.fixed_bases.add(i)
+                if lowered.kind not in ("value", "copy") or self.kernel.instructions[i].guard:
+                    continue
+                target = lowered.targets[0] if len(lowered.targets) == 1 and not lowered.unpack else None
+                if target and writes[target.index] == 1 and all(same(one, begin) for one in sources):
+                    home[target.index] = begin
+                    self.fixed.add(i)
+
     def divergence(self, branch: int, taken: int, other: int) -> tuple[int, int, int]:
         """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit
         sets.
@@ -209,8 +257,14 @@ class Program:
             lines.append(f" p.at = {begin}; p.endless()")
             at.append(begin)
         scope: dict[str, Any] = {"both": both, "merge": merge}
+        if not masked and any(i in self.fixed or i in self.fixed_bases for i in range(begin, end)):
+            lines.append(f" C = X[{FIXED!r}]")
+            at.append(begin)
         if masked:
             lines.append(" m = p.mask; pr = p.protect")
+            at.append(begin)
+        for name, count in Counter(filter(None, self._counted[begin:end])).items():
+            lines.append(f" p.machine.counts[{name!r}] += {count}")
             at.append(begin)
         for i in range(begin, end):
             for line in self._emit(i, masked, scope):
@@ -257,8 +311,14 @@ class Program:
         if lowered.kind == "exit":
             yield f"p.at = {i}; return p.exit({mask})"
             return
+        if i in self.watched:
+            scope[f"w{i}"] = self.watched[i]
+            yield f"{indent}p.at = {i}; w{i}(p)"
         scope[f"f{i}"] = lowered.function
-        values = ", ".join(self._expression(operand, width) for operand, width in lowered.sources)
+        values = ", ".join(
+            self._kept(i, operand, self._expression(operand, width), masked)
+            for operand, width in lowered.sources
+        )
         if lowered.kind == "blocking":
             yield f"{indent}p.at = {i}; return f{i}(p, {mask}, {following}{', ' + values if values else ''})"
             return
@@ -274,6 +334,8 @@ class Program:
             yield indent + call
         elif mask == "None":
             names = ", ".join(f"R[{r.index}]" if r else "_" for r in lowered.targets)
+            if i in self.fixed and lowered.kind == "value":
+                call = f"C[{i}] if {i} in C else C.setdefault({i}, {call})"
             alone = "," * (lowered.unpack and len(lowered.targets) == 1)
             yield f"{indent}{names}{alone} = {call}"
         else:
@@ -284,6 +346,12 @@ class Program:
                 if not instruction.guard:
                     merged = f"{merged} if pr[{register.index}] else {value}"
                 yield f"{indent}R[{register.index}] = {merged}"
+
+    def _kept(self, i: int, operand: Any, expression: str, masked: bool) -> str:
+        """The address that an instruction takes, computed once where it is fixed."""
+        if masked or i not in self.fixed_bases or not isinstance(operand, Mem) or operand.coordinates:
+            return expression
+        return f"(C[~{i}] if ~{i} in C else C.setdefault(~{i}, {expression}))"
 
     def _expression(self, operand: Any, width: int) -> str:
         if isinstance(operand, Reg):

@@ -43,19 +43,43 @@ def _arithmetic(function: Callable[..., Any], name: str, count: int = 2) -> Buil
     """add, sub and the like: integers wrap, floats round, pairs of halves go half by half."""
 
     def build(i: Instr) -> Lowered:
-        type_name = i.opcode[-1]
+        type_name, words = i.opcode[-1], i.opcode[1:-1]
         kind, bits = ar.split_type(type_name)
+        real = function
+        if "NaN" in words:  # else a number goes before NaN
+            real = np.minimum if name == "min" else np.maximum
         if type_name in ("f16x2", "bf16x2"):
-            return value(ar.packed(fl.float_function(function, type_name[:-2])), i, *[32] * count)
+            return value(ar.packed(fl.float_function(real, type_name[:-2], words)), i, *[32] * count)
+        if type_name in ("u16x2", "s16x2"):
+            half = ar.wrapping(function, 16)
+            if name in ("min", "max"):
+                half = _extreme(name, kind[0], 16, words)
+            if "sat" in words:
+                raise ValueError("pairs that saturate")
+            return value(ar.packed(half), i, 32, 32)
         if kind in ("f", "bf"):
-            return value(fl.float_function(function, type_name), i, *[bits] * count)
+            return value(fl.float_function(real, type_name, words), i, *[bits] * count)
+        if kind not in ("u", "s", "b"):
+            raise ValueError(f"the type {type_name}")
+        if "sat" in words:
+            return value(ar.clamped(function, bits), i, bits, bits)
         if name in ("min", "max"):
-            return value(ar.minimum(kind, bits, name == "max"), i, bits, bits)
+            return value(_extreme(name, kind, bits, words), i, bits, bits)
         if name == "abs":
             return value(ar.wrapping(ar.signed_or_not(abs, kind, bits), bits), i, bits)
         return value(ar.wrapping(function, bits), i, *[bits] * count)
 
     return build
+
+
+def _extreme(name: str, kind: str, bits: int, words: tuple[str, ...]) -> Callable[..., Value]:
+    """min and max of integers; .relu takes what is below 0 for 0."""
+    chosen, above = ar.minimum(kind, bits, name == "max"), ar.minimum(kind, bits, True)
+    if "relu" not in words:
+        return chosen
+    if kind != "s":
+        raise ValueError("relu of an unsigned type")
+    return lambda a, b: above(chosen(a, b), 0)
 
 
 def _multiply(i: Instr) -> Lowered:
@@ -69,10 +93,11 @@ def _multiply(i: Instr) -> Lowered:
 def _multiply_add(i: Instr) -> Lowered:
     type_name = i.opcode[-1]
     kind, bits = ar.split_type(type_name)
+    words = i.opcode[1:-1]
     if type_name in ("f16x2", "bf16x2"):
-        return value(ar.packed(fl.fused(type_name[:-2])), i, 32, 32, 32)
+        return value(ar.packed(fl.fused(type_name[:-2], words)), i, 32, 32, 32)
     if kind in ("f", "bf"):
-        return value(fl.fused(type_name), i, bits, bits, bits)
+        return value(fl.fused(type_name, words), i, bits, bits, bits)
     product, total = ar.multiply(kind, bits, i.opcode[1]), bits * (2 if i.opcode[1] == "wide" else 1)
     add = ar.wrapping(operator.add, total)
     return value(lambda a, b, c: add(product(a, b), c), i, bits, bits, total)
@@ -174,11 +199,17 @@ def _logic(function: Callable[..., Any]) -> Builder:
 
 
 def _unary_float(function: Callable[..., Any]) -> Builder:
-    return _typed(lambda kind, bits: fl.float_function(function, f"{kind}{bits}"), 0)
+    def build(i: Instr) -> Lowered:
+        type_name, words = i.opcode[-1], i.opcode[1:-1]
+        if type_name in ("f16x2", "bf16x2"):
+            return value(ar.packed(fl.float_function(function, type_name[:-2], words)), i, 32)
+        return value(fl.float_function(function, type_name, words), i, ar.split_type(type_name)[1])
+
+    return build
 
 
 def _count(function: Callable[[int, str, int], int]) -> Builder:
-    """popc, clz, bfind: a count out of one integer."""
+    """popc, clz: a count out of one integer."""
     return _typed(lambda kind, bits: ar.lanewise(lambda a: function(a, kind, bits), 32), 0)
 
 
@@ -186,6 +217,79 @@ def _find_bit(a: int, kind: str, bits: int) -> int:
     if kind == "s" and a >> bits - 1:
         a ^= (1 << bits) - 1
     return a.bit_length() - 1 if a else 0xFFFFFFFF
+
+
+def _find_first(i: Instr) -> Lowered:
+    """bfind: the highest bit that counts; with .shiftamt how far it is from the top."""
+    kind, bits = ar.split_type(i.opcode[-1])
+    shift = "shiftamt" in i.opcode
+
+    def one(a: int) -> int:
+        found = _find_bit(a, kind, bits)
+        return bits - 1 - found if shift and found < bits else found
+
+    return value(ar.lanewise(one, 32), i, bits)
+
+
+def _set(i: Instr) -> Lowered:
+    """set: a comparison that gives a number: all ones or 1.0 where it holds. PTX ISA, set."""
+    relation, to, source = i.opcode[1], i.opcode[-2], i.opcode[-1]
+    kind, bits = ar.split_type(source.removesuffix("x2"))
+    test = (
+        fl.compare(relation, source.removesuffix("x2"))
+        if kind in ("f", "bf")
+        else ar.compare(relation, kind, bits)
+    )
+    if source.endswith("x2"):
+        one = 0xFFFF if to in ("u32", "s32") else {"f16x2": 0x3C00, "bf16x2": 0x3F80}[to]
+        chosen = ar.select(16)
+        return value(ar.packed(lambda a, b: chosen(one, 0, test(a, b))), i, 32, 32)
+    yes = {
+        "u32": 0xFFFFFFFF,
+        "s32": 0xFFFFFFFF,
+        "f32": 0x3F800000,
+        "u16": 0xFFFF,
+        "s16": 0xFFFF,
+        "f16": 0x3C00,
+    }[to]
+    pick = ar.select(ar.split_type(to)[1])
+    return value(lambda a, b: pick(yes, 0, test(a, b)), i, bits, bits)
+
+
+def _select_by_sign(i: Instr) -> Lowered:
+    """slct: a where c is 0 or more, else b."""
+    (_, bits), chooser = ar.split_type(i.opcode[-2]), i.opcode[-1]
+    test = fl.compare("ge", "f32") if chooser == "f32" else ar.compare("ge", "s", 32)
+    pick = ar.select(bits)
+    return value(lambda a, b, c: pick(a, b, test(c, 0)), i, bits, bits, 32)
+
+
+def _mul24(i: Instr) -> Lowered:
+    kind, _ = ar.split_type(i.opcode[-1])
+    if i.opcode[0] == "mad24":
+        return value(ar.low_24(lambda a, b, c: a * b + c, kind), i, 32, 32, 32)
+    return value(ar.low_24(operator.mul, kind), i, 32, 32)
+
+
+def _absolute_difference(i: Instr) -> Lowered:
+    """sad: c and how far a is from b."""
+    kind, bits = ar.split_type(i.opcode[-1])
+
+    def one(a: int, b: int, c: int) -> int:
+        a, b = (ar.to_signed(v, bits) if kind == "s" else v for v in (a, b))
+        return (c + abs(a - b)) & (1 << bits) - 1
+
+    return value(ar.lanewise(one, bits), i, bits, bits, bits)
+
+
+def _pack(i: Instr) -> Lowered:
+    """cvt.pack.sat.TYPE.s32{.b32} d, a, b{, c}."""
+    kind, bits = ar.split_type(i.opcode[3])
+    if i.opcode[2] != "sat" or i.opcode[4] != "s32" or len(i.operands) != 3 + (i.opcode[5:] == ("b32",)):
+        raise ValueError("other types or operands")
+    if len(i.operands) == 3 and bits != 16:
+        raise ValueError("other types or operands")
+    return value(ar.pack(kind, bits), i, *[32] * (len(i.operands) - 1))
 
 
 def _lop3(i: Instr) -> Lowered:
@@ -201,9 +305,8 @@ def _reverse(kind: str, bits: int) -> Callable[..., Value]:
 
 
 def _permute(i: Instr) -> Lowered:
-    if len(i.opcode) != 2:
-        raise ValueError("a mode of prmt other than the default")
-    return value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32)
+    mode = "".join(i.opcode[2:])
+    return value(ar.lanewise(partial(ar.permute_bytes, mode=mode), 32), i, 32, 32, 32)
 
 
 def _divide(i: Instr) -> Lowered:
@@ -221,7 +324,9 @@ VALUES: dict[str, Builder] = {
     "add": _arithmetic(operator.add, "add"),
     "sub": _arithmetic(operator.sub, "sub"),
     "mul": _multiply,
-    "mul24": _typed(lambda kind, bits: ar.multiply(kind, bits, "lo"), 32, 32),
+    "mul24": _mul24,
+    "mad24": _mul24,
+    "sad": _absolute_difference,
     "mad": _multiply_add,
     "fma": _multiply_add,
     "div": _divide,
@@ -244,12 +349,16 @@ VALUES: dict[str, Builder] = {
     "testp": lambda i: value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
     "popc": _count(lambda a, kind, bits: bin(a).count("1")),
     "clz": _count(lambda a, kind, bits: bits - a.bit_length()),
-    "bfind": _count(_find_bit),
+    "bfind": _find_first,
+    "bmsk": lambda i: value(ar.bit_mask(i.opcode[1] == "clamp"), i, 32, 32),
+    "szext": lambda i: value(ar.extend_from(i.opcode[-1][0], i.opcode[1] == "clamp"), i, 32, 32),
     "brev": _typed(_reverse, 0),
     "bfe": _typed(ar.extract_field, 0, 32, 32),
     "bfi": _typed(lambda kind, bits: ar.insert_field(bits), 0, 0, 32, 32),
     # Comparison and Selection Instructions
     "setp": _set_predicate,
+    "set": _set,
+    "slct": _select_by_sign,
     "selp": _typed(lambda kind, bits: ar.select(bits), 0, 0, 1),
     # Logic and Shift Instructions
     "and": _logic(operator.and_),
@@ -264,5 +373,6 @@ VALUES: dict[str, Builder] = {
     # Data Movement and Conversion Instructions
     "mov": _move,
     "cvt": _convert,
+    "cvt.pack": _pack,
     "prmt": _permute,
 }

@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.ptx.parser import WIDTHS, Instr, Vec
+from course_utils.ptx.parser import WIDTHS, Instr
 from course_utils.run.emulator.core import addresses, memory
+from course_utils.run.emulator.core import releases as words
 from course_utils.run.emulator.core.addresses import locate
 from course_utils.run.emulator.core.memory import PARAMETERS, lanes_of
-from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
+from course_utils.run.emulator.core.order import GPU_SCOPE, SCOPES
+from course_utils.run.emulator.isa.arithmetic import (
+    LANES,
+    UNSIGNED,
+    join,
+    separate,
+    split_type,
+    to_signed,
+    vector,
+    widen,
+)
 from course_utils.run.emulator.isa.floats import float_adder, float_loader, round_to
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of, space_of
 from course_utils.run.emulator.units.sync import all_lanes
@@ -30,47 +41,78 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Read:
     """Threads are about to read ``count`` bytes at each of ``offsets`` (an int where there is one) of a
-    region. Not ``checked``: the access is volatile or an atomic's, and keeps an order of its own.
+    region. A strong access, volatile or with a memory order, has a ``scope``.
     """
 
     path: Path
     region: Region
     offsets: Value
     count: int
-    checked: bool = True
+    scope: int = 0
 
 
 @dataclass(slots=True)
 class Write:
-    """Threads are about to write: as ``Read``."""
+    """Threads are about to write: as ``Read``. ``values`` are what the lanes of ``mask`` write, beside each
+    other; () where that is not told.
+    """
 
     path: Path
     region: Region
     offsets: Value
     count: int
-    checked: bool = True
+    scope: int = 0
+    values: Sequence[Value] = ()
+    mask: Mask = None
+
+    def changes(self) -> np.ndarray:
+        """Of each offset: does memory hold anything else yet than what is written?"""
+        offsets = np.atleast_1d(self.offsets)
+        if not self.values:
+            return np.ones(len(offsets), np.bool_)
+        bits = self.count * 8 // len(self.values)
+        view, first = self.region.views[bits], offsets // (bits // 8)
+        changed = np.zeros(len(offsets), np.bool_)
+        for i, value in enumerate(self.values):
+            lanes = vector(value, bits)[list(lanes_of(self.mask))]
+            differs = view[first + i] != lanes
+            changed |= differs.any() if len(offsets) == 1 else differs
+        return changed
 
 
 @dataclass(slots=True)
 class Atomic:
-    """One lane has changed ``count`` bytes at an offset of a region by an atomic operation."""
+    """Lanes have changed ``count`` bytes at each of ``offsets`` of a region by an atomic operation."""
 
     path: Path
     region: Region
-    offset: int
+    offsets: Value
     count: int
+    scope: int = GPU_SCOPE
 
 
-def _shape(instruction: Instr) -> tuple[str, str, int, int, bool]:
-    """(space, kind, bits, vector length, checked) of a load or store."""
+_STRONG = {"volatile", "acquire", "release", "relaxed", "acq_rel", "mmio"}
+
+
+def _scope(instruction: Instr, default: int = GPU_SCOPE) -> int:
+    """How far a strong access reaches, volatile ones all threads; 0 of a weak one."""
+    if _STRONG.isdisjoint(instruction.opcode):
+        return 0
+    return next((SCOPES[p] for p in instruction.opcode if p in SCOPES), default)
+
+
+def _shape(instruction: Instr) -> tuple[str, str, int, int, int]:
+    """(space, kind, bits, vector length, scope) of a load or store."""
     kind, bits = split_type(instruction.opcode[-1])
     length = next((int(p[1:]) for p in instruction.opcode if p in ("v2", "v4", "v8")), 1)
-    checked = {"volatile", "acquire", "release", "relaxed", "mmio"}.isdisjoint(instruction.opcode)
-    return space_of(instruction.opcode), kind, bits, length, checked
+    if bits * length > 128:
+        raise ValueError("256 bits at once are Blackwell's")
+    return space_of(instruction.opcode), kind, bits, length, _scope(instruction)
 
 
 def load(instruction: Instr) -> Lowered:
-    space, kind, bits, length, checked = _shape(instruction)
+    space, kind, bits, length, scope = _shape(instruction)
+    acquires = "acquire" in instruction.opcode
     target, address = instruction.operands
     targets = items_of(target)
     if len(targets) != length:
@@ -78,43 +120,51 @@ def load(instruction: Instr) -> Lowered:
     wide = [t.width if t else bits for t in targets]
     extend = any(w > bits for w in wide)
 
+    def whole(p: Path, m: Mask, a: Value) -> Value:
+        return join(read_lanes(p, m, a, space, 64, 2, scope, acquires), 64)
+
     def function(p: Path, m: Mask, a: Value) -> Any:
-        values = read_lanes(p, m, a, space, bits, length, checked)
+        values = read_lanes(p, m, a, space, bits, length, scope, acquires)
         if extend:
             values = [widen(v, kind, bits, w) for v, w in zip(values, wide, strict=True)]
         return values if length > 1 else values[0]
 
-    return Lowered("warp", function, targets, ((address, 64),), unpack=length > 1, cut=not checked)
+    chosen = whole if bits == 128 else function
+    return Lowered("warp", chosen, targets, ((address, 64),), unpack=length > 1, cut=scope > 0)
 
 
 def store(instruction: Instr) -> Lowered:
-    space, kind, bits, length, checked = _shape(instruction)
+    space, kind, bits, length, scope = _shape(instruction)
+    releases = "release" in instruction.opcode
     address, value = instruction.operands
     values = items_of(value)
     if len(values) != length:
         raise ValueError("a vector of another length than the opcode says")
 
     def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
-        write_lanes(p, m, a, space, bits, v, checked)
+        write_lanes(p, m, a, space, bits, v, scope, releases)
 
     def spilled(p: Path, m: Mask, a: Value, *v: Value) -> None:
         """A thread's own memory holds what has no value as a register does: to store it is no use of it."""
         for i, value in enumerate(v):
             if value is not None:
-                write_lanes(p, m, a + i * (bits // 8), space, bits, (value,), checked)
+                write_lanes(p, m, a + i * (bits // 8), space, bits, (value,), scope)
 
-    function = spilled if space in ("local", "param") else function
-    return Lowered("warp", function, sources=((address, 64), *((v, bits) for v in values)), cut=not checked)
+    def whole(p: Path, m: Mask, a: Value, v: Value) -> None:
+        write_lanes(p, m, a, space, 64, separate(v, 64, 2), scope, releases)
+
+    function = whole if bits == 128 else spilled if space in ("local", "param") else function
+    return Lowered("warp", function, sources=((address, 64), *((v, bits) for v in values)), cut=scope > 0)
 
 
 _ATOMICS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
-def _combine(operation: str, type_name: str) -> Callable[[int, int, int], int]:
+def combine(operation: str, type_name: str) -> Callable[[int, int, int], int]:
     """What an atomic operation stores where ``old`` was, of one element."""
     kind, bits = split_type(type_name)
     if type_name in ("f16x2", "bf16x2") and operation in ("add", "min", "max"):
-        half = _combine(operation, type_name[:-2])
+        half = combine(operation, type_name[:-2])
         return lambda old, value, other: (
             half(old & 0xFFFF, value & 0xFFFF, 0) | half(old >> 16, value >> 16, 0) << 16
         )
@@ -147,7 +197,7 @@ def atomic(instruction: Instr) -> Lowered:
     type_name = next(p for p in reversed(opcode) if p in WIDTHS)
     length = next((int(p[1:]) for p in opcode if p in ("v2", "v4", "v8")), 1)
     space, bits = space_of(opcode), WIDTHS[type_name]
-    combine = _combine(operation, type_name)
+    change = combine(operation, type_name)
     returns = int(opcode[0] == "atom")
     targets, (address, given, *rest) = instruction.operands[:returns], instruction.operands[returns:]
     hinted = int(any("cache_hint" in p for p in opcode))
@@ -155,22 +205,31 @@ def atomic(instruction: Instr) -> Lowered:
     if len(values) != length or len(others) != (operation == "cas"):
         raise ValueError("other operands than its opcode says")
     add = float_adder(type_name) if operation == "add" else None
+    scope = _scope(instruction) or GPU_SCOPE  # relaxed, and .gpu where it says nothing
+    acquires = not {"acquire", "acq_rel"}.isdisjoint(opcode)
+    releases = not {"release", "acq_rel"}.isdisjoint(opcode)
 
     def function(p: Path, m: Mask, address: Value, *given: Value) -> Any:
         results: np.ndarray = np.zeros((length, LANES), UNSIGNED[bits])
-        p.machine.progress += 1
         if add is not None and length * bits >= 32 and address.__class__ is not int:
             if _together(p, m, address, given, add, results):
+                p.machine.progress += 1
                 return list(results) if length > 1 else results[0]
         for lane in memory.lanes_of(m):
             region, offset = addresses.locate(p, None, memory.pick(address, lane), space, bits // 8 * length)
             view, first = region.views[bits], offset // (bits // 8)
             other = memory.pick(given[length], lane) if others else 0
+            words.read(p, region, offset, scope, acquires, changes=True)
             for i in range(length):
                 old = int(view[first + i])
-                view[first + i] = combine(old, memory.pick(given[i], lane), other)
+                new = change(old, memory.pick(given[i], lane), other)
+                if new != old:  # a spin that changes nothing is no progress
+                    view[first + i] = new
+                    p.machine.progress += 1
                 results[i, lane] = old
-            p.machine.probe.emit(Atomic(p, region, offset, bits // 8 * length))
+            p.machine.probe.emit(Atomic(p, region, offset, bits // 8 * length, scope))
+            if operation != "cas" or int(results[0, lane]) == memory.pick(given[0], lane):
+                words.write(p, region, offset, scope, releases, changes=True)
         return list(results) if length > 1 else results[0]
 
     def _together(
@@ -190,10 +249,11 @@ def atomic(instruction: Instr) -> Lowered:
             old = view[places]
             view[places] = add(old, vector(given[i], bits)[lanes])
             results[i, lanes] = old
+        p.machine.probe.emit(Atomic(p, region, offsets, size, scope))
         return True
 
     items = items_of(targets[0]) if returns else ()
-    if returns and len(items) != length and not isinstance(targets[0], Vec):
+    if returns and len(items) != length and targets[0] is not None:
         raise ValueError("a vector of another length than the opcode says")
     sources = (address, 64), *((v, bits) for v in (*values, *others))
     return Lowered("warp", function, items, sources, unpack=len(items) > 1, cut=True)
@@ -228,12 +288,22 @@ def cta_rank_of(instruction: Instr) -> Lowered:
 
 
 def read_lanes(
-    path: Path, mask: Mask, address: Value, space: str, bits: int, vector: int, checked: bool = True
+    path: Path,
+    mask: Mask,
+    address: Value,
+    space: str,
+    bits: int,
+    vector: int,
+    scope: int = 0,
+    acquires: bool = False,
 ) -> list[Value]:
     """``vector`` values of ``bits`` bits for each active lane; inactive lanes get 0."""
     count = bits // 8 * vector
     region, offsets = _located(path, mask, address, space, count)
-    path.machine.probe.emit(Read(path, region, offsets, count, checked))
+    path.machine.probe.emit(Read(path, region, offsets, count, scope))
+    if scope:
+        for offset in {int(one) for one in np.atleast_1d(offsets)}:
+            words.read(path, region, offset, scope, acquires)
     view = region.views[bits]
     if offsets.__class__ is int:
         first = offsets // (bits // 8)
@@ -257,13 +327,17 @@ def write_lanes(
     space: str,
     bits: int,
     values: Sequence[Value],
-    checked: bool = True,
+    scope: int = 0,
+    releases: bool = False,
 ) -> None:
     count = bits // 8 * len(values)
     region, offsets = _located(path, mask, address, space, count)
     if region is path.machine.parameters:
         path.halt("out-of-bounds", "a write to the parameters", who=path.warp)
-    path.machine.probe.emit(Write(path, region, offsets, count, checked))
+    path.machine.probe.emit(Write(path, region, offsets, count, scope, values, mask))
+    if scope:
+        for offset in {int(one) for one in np.atleast_1d(offsets)}:
+            words.write(path, region, offset, scope, releases)
     path.machine.progress += 1
     view = region.views[bits]
     uniform = offsets.__class__ is int
@@ -310,7 +384,7 @@ def _matrix_rows(
 ) -> tuple[Region, np.ndarray]:
     """(region, offsets of the 8 * count rows). A row is 16 bytes."""
     all_lanes(p, m, what)
-    region, offsets = addresses.locate(p, None, vector(address, 32)[: 8 * count], space, 16)
+    region, offsets = addresses.locate(p, None, vector(address, 64)[: 8 * count], space, 16)
     return region, np.asarray(offsets)
 
 
@@ -318,6 +392,8 @@ def load_matrix(instruction: Instr) -> Lowered:
     count, transposed, space = _matrix(instruction)
     target, address = instruction.operands
     targets = items_of(target)
+    if len(targets) != count:
+        raise ValueError(f"{len(targets)} registers for {count} matrices")
 
     def function(p: Path, m: Mask, a: Value) -> Any:
         region, rows = _matrix_rows(p, m, a, space, count, "ldmatrix")
@@ -339,6 +415,8 @@ def store_matrix(instruction: Instr) -> Lowered:
     count, transposed, space = _matrix(instruction)
     address, value = instruction.operands
     values = items_of(value)
+    if len(values) != count:
+        raise ValueError(f"{len(values)} registers for {count} matrices")
 
     def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
         region, rows = _matrix_rows(p, m, a, space, count, "stmatrix")

@@ -111,10 +111,13 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
 
 
 def _land(p: Path, groups: list[CopyGroup]) -> None:
+    """Bytes land at a time of their own, apart from what the warp stores before and after."""
+    p.warp.tick()
     for group in groups:
         for region, cells, data in group:
             region.data[cells[:, None] + np.arange(data.shape[1])] = data
             p.machine.probe.emit(CopyLanded(p, region, cells, data.shape[1]))
+    p.warp.tick()
 
 
 def commit(instruction: Instr) -> Lowered:

@@ -6,18 +6,21 @@ Instructions", "Warp-level matrix transpose".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.ptx.parser import Instr
+from course_utils.ptx.parser import Instr, PtxError
+from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, split_type, to_signed, vector
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 from course_utils.run.emulator.units.sync import all_lanes
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.threads import Path
+    from course_utils.run.emulator.core.threads import Path, Warp
 
+_EVERYONE = 0xFFFFFFFF
 _BIT = np.uint32(1) << np.arange(LANES, dtype=np.uint32)
 
 
@@ -26,9 +29,11 @@ def shuffle(instruction: Instr) -> Lowered:
     target, value, index, clamp, members = instruction.operands
     targets = items_of(target)
     own = np.arange(LANES)
+    if mode not in ("up", "down", "bfly", "idx"):
+        raise ValueError(f"the mode {mode}")
 
     def function(p: Path, m: Mask, a: Value, b: Value, c: Value, members: Value) -> Any:
-        if m is not None:
+        if m is not None or members.__class__ is not int or members != _EVERYONE:
             _ballot(p, m, True, members)
         if mode == "idx" and a.__class__ is int:
             return (a, True) if len(targets) > 1 else a
@@ -55,10 +60,10 @@ def shuffle(instruction: Instr) -> Lowered:
 def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndarray, np.ndarray]:
     """Lanes that say yes, and lanes that are asked.
 
-    A .sync instruction waits for every lane that its mask names.
+    A .sync instruction waits for every lane that its mask names, and is undefined in one that it does not.
     """
     lanes = p.lanes() if m is None else m
-    member = np.full(LANES, True) if members == 0xFFFFFFFF else (_BIT & np.uint32(members)) != 0
+    member = _in_mask(p, lanes, _named(p, lanes, members))
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
         p.halt("absent-lanes", "absent lanes", who=p.warp, count=absent)
@@ -66,8 +71,30 @@ def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndar
     return asked & predicate, asked
 
 
+def _named(p: Path, lanes: np.ndarray, members: Value) -> int:
+    """The mask that these lanes name, all the same one."""
+    if members.__class__ is int:
+        return int(members)
+    own = members[lanes]
+    if (own != own[0]).any():
+        i = p.machine.program.kernel.instructions[p.at]
+        what = f"`{i.name}` by lanes with masks of their own is not modelled by the emulator"
+        raise PtxError(f"PTX line {i.line}: {what}: {i.text[:160]}")
+    return int(own[0])
+
+
+def _in_mask(p: Path, lanes: np.ndarray, members: int) -> np.ndarray:
+    """The lanes that a mask names: these lanes must be among them."""
+    member = np.full(LANES, True) if members == _EVERYONE else (_BIT & np.uint32(members)) != 0
+    if strays := int((lanes & ~member).sum()):
+        p.halt("lane-mask", "lanes not in the mask", who=p.warp, count=strays)
+    return member
+
+
 def vote(instruction: Instr) -> Lowered:
     mode = instruction.opcode[2]
+    if mode not in ("ballot", "any", "all", "uni"):
+        raise ValueError(f"the mode {mode}")
     target, predicate, members = instruction.operands
 
     def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
@@ -84,23 +111,80 @@ def vote(instruction: Instr) -> Lowered:
 
 
 def match(instruction: Instr) -> Lowered:
-    if instruction.opcode[1] != "any":
-        raise ValueError("match.all")
+    """match.any and match.all: who has the same value, and whether all have."""
+    _, bits = split_type(instruction.opcode[-1])
     target, value, members = instruction.operands
+    targets, every = items_of(target), instruction.opcode[1] == "all"
+    if len(targets) > 1 + every:
+        raise ValueError("a predicate, which match.all has alone")
 
     def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
         _, asked = _ballot(p, m, True, members)
-        value = vector(value, 32)
+        value = vector(value, bits)
+        if every:
+            alike = bool((value[asked] == value[asked][0]).all())
+            found = int(_BIT[asked].sum()) if alike else 0
+            return (found, alike) if len(targets) > 1 else found
         return np.array([int(_BIT[asked & (value == value[lane])].sum()) for lane in range(LANES)], np.uint32)
 
-    return Lowered("warp", function, (target,), ((value, 32), (members, 32)))
+    return Lowered("warp", function, targets, ((value, bits), (members, 32)), unpack=len(targets) > 1)
+
+
+class WarpBarriers:
+    """bar.warp.sync in a warp whose lanes have parted: who waits, and where each goes on, by the mask that
+    they name.
+    """
+
+    def __init__(self, warp: Warp) -> None:
+        self.waiting: dict[int, list[tuple[Path, int]]] = {}
+
+
+@dataclass(eq=False)
+class LanesWait(Wait):
+    """A path at bar.warp.sync that lanes ``absent`` (a mask) of its warp have not come to."""
+
+    expires = True  # it looks again: lanes that have ended are not waited for
+    absent: int
+
+    def expire(self, path: Path) -> None:
+        """The path stands at the instruction still."""
+
+
+def barrier(instruction: Instr) -> Lowered:
+    """bar.warp.sync: lanes of a warp wait for each other, where they stand. PTX ISA, "bar.warp.sync"."""
+    (members,) = instruction.operands
+
+    def function(p: Path, m: Mask, following: int, members: Value) -> int:
+        if m is None and members.__class__ is int and members == _EVERYONE:
+            return following
+        m = p.lanes() if m is None else m
+        named = _named(p, m, members)
+        member = _in_mask(p, m, named)
+        waiting = p.warp.unit(WarpBarriers).waiting
+        others = [(other, after) for other, after in waiting.pop(named, ()) if other is not p]
+        here = m.copy()
+        for other, _ in others:
+            here |= other.lanes()
+        absent = int(_BIT[member & p.warp.alive & ~here].sum())
+        if absent:
+            waiting[named] = [*others, (p, following)]
+            return p.wait(p.at, LanesWait(absent))
+        for other, after in others:
+            other.pc = after
+            if other.waits_for is not None:
+                other.wake()
+        p.machine.progress += 1
+        return following
+
+    return Lowered("blocking", function, sources=((members, 32),), cut=True)
 
 
 def active_mask(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask) -> Any:
         return 0xFFFFFFFF if m is None else int(_BIT[m].sum())
 
-    return Lowered("warp", function, instruction.operands)
+    (target,) = instruction.operands
+    return Lowered("warp", function, (target,))
 
 
 _LEADERS = [np.arange(LANES) == lane for lane in range(LANES)]

@@ -11,8 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from course_utils.ptx.parser import Instr, Reg, Vec
-from course_utils.run.emulator.core import addresses, memory
+from course_utils.run.emulator.core import addresses, memory, releases
+from course_utils.run.emulator.core.order import CLUSTER_SCOPE, SCOPES
+from course_utils.run.emulator.core.releases import Patterns, place_of
 from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.threads import Touched, Wait
 from course_utils.run.emulator.isa.arithmetic import split_type
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
+COUNT_BITS = 20  # of the state that an arrival returns: arrivals that were pending; above them the phase
 
 
 @dataclass(slots=True)
@@ -114,7 +119,8 @@ class MBarrier(Holder):
         self.pending, self.tx, self.phase = count, 0, 0
         self.expected = self.issued = self.flying = 0
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
-        self.init: tuple[int, int] = (path.warp.agent, path.warp.time)
+        inits = path.warp.unit(Inits)
+        self.init = inits.agent, inits.next(path.warp)
         self.fenced = self.used = False
         self.waiting: list[Path] = []
         self.woken: list[Path] = []
@@ -127,11 +133,18 @@ class MBarrier(Holder):
         elif by_tma and not self.fenced:
             path.report("barrier-init-race", "mbarrier signalled before a fence", barrier=self)
 
-    def arrive(self, path: Path, count: int) -> None:
+    def arrive(self, path: Path, count: int, scope: int = CLUSTER_SCOPE) -> None:
+        """``scope`` is how far the arrival releases what came before it, 0 where it does not."""
         self.use(path)
         self.used = True
         path.machine.probe.emit(Arrived(path, self, count))
-        self.gathering.join(path.warp.clock)
+        here = path.cta is self.cta
+        if scope >= CLUSTER_SCOPE or scope and here:
+            self.gathering.join(path.warp.clock)
+        else:
+            patterns = path.warp.unit(Patterns)
+            for clock in patterns.released(patterns.place.scope_to(place_of(self.cta))):
+                self.gathering.join(clock)
         path.warp.tick()
         path.machine.progress += 1
         if count > self.pending:
@@ -147,6 +160,9 @@ class MBarrier(Holder):
         self.used = True
         self.tx += count
         self.expected += count
+        if self.tx > MAX_COUNT:  # PTX ISA, "Contents of the mbarrier object": the range of the tx-count
+            case = "more bytes than an mbarrier counts"
+            path.report("expect-tx", case, about=(self,), barrier=self)
         path.machine.probe.emit(Expected(path, self, count))
         path.machine.progress += 1
 
@@ -206,6 +222,18 @@ class MBarrier(Holder):
                 self.waiting.append(other)
 
 
+class Inits:
+    """A warp's initialisations of mbarriers: an agent of its own, whose time they are."""
+
+    def __init__(self, warp: Warp) -> None:
+        self.agent, self.time = warp.cta.cluster.order.new_agent(), 0
+
+    def next(self, warp: Warp) -> int:
+        self.time += 1
+        warp.clock.seen[self.agent] = self.time
+        return self.time
+
+
 class MBarriers:
     """The mbarriers of a CTA, by their offset in shared memory; and those that a warp of it has initialised,
     and not fenced since.
@@ -236,6 +264,7 @@ class PhaseWait(Wait):
     phase: int | None = None
     target: Reg | None = None
     mask: Mask = None
+    acquires: bool = True
 
     def holds(self) -> bool:
         if self.phase is not None:
@@ -244,7 +273,10 @@ class PhaseWait(Wait):
 
     def grant(self, path: Path, result: bool = True) -> None:
         if result:
-            path.warp.clock.join(self.barrier.clock)
+            if self.acquires:
+                path.warp.clock.join(self.barrier.clock)
+            else:
+                releases.wait_relaxed(path, self.barrier.clock)
             path.machine.probe.emit(WaitPassed(path, self))
         if self.target is not None:
             path.write(self.target.index, result, 1, self.mask)
@@ -266,7 +298,7 @@ def find_barrier(path: Path, address: int, touches: bool = True) -> MBarrier:
         path.halt("barrier-uninitialised", "no mbarrier here", about=every, cta=cta, offset=offset)
     path.machine.probe.emit(Named(path, barrier))
     if touches and cta is not path.cta:
-        path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
+        cta.cluster.touch(path, cta)
     return barrier
 
 
@@ -279,7 +311,7 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
     if not 1 <= count <= MAX_COUNT:
         p.halt("barrier-init-count", "arrivals of an init", who=p.warp, count=count)
     barriers = mbarriers(cta)
-    if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.agent):
+    if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.unit(Inits).agent):
         p.halt("barrier-init-again", "init of an mbarrier again", about=(former,), barrier=former)
     barrier = barriers[offset] = MBarrier(p, cta, offset, count)
     p.cta.unit(MBarriers).unfenced.setdefault(p.warp, []).append(barrier)
@@ -291,6 +323,7 @@ def fence(p: Path) -> None:
     """Initialisations before this point become visible to TMA and, with a barrier, to the cluster."""
     for barrier in p.cta.unit(MBarriers).unfenced.pop(p.warp, ()):
         barrier.fenced = True
+        p.warp.unit(Patterns).inits = barrier.init
 
 
 def _each(p: Path, m: Mask, address: Value, count: Value, act: Callable[[MBarrier, int], None]) -> None:
@@ -323,6 +356,9 @@ def mbarrier(instruction: Instr) -> Lowered:
                 _each(p, m, address, count, lambda barrier, n: barrier.landed(p, n, -1))
 
         return Lowered("warp", bytes_only, sources=((operands[0], 32), (operands[1], 32)), cut=True)
+    if action == "pending_count":
+        target, state = operands
+        return Lowered("value", _pending_count, (target,), ((state, 64),))
     if action in ("arrive", "arrive_drop"):
         return _arrive(parts, operands)
     if action in ("try_wait", "test_wait"):
@@ -330,24 +366,32 @@ def mbarrier(instruction: Instr) -> Lowered:
     raise ValueError(f"mbarrier.{action}")
 
 
+def _pending_count(state: Value) -> Value:
+    """The arrivals that were pending before the one that returned this state."""
+    return state & MAX_COUNT if state.__class__ is int else (state & np.uint64(MAX_COUNT)).astype(np.uint32)
+
+
 def _arrive(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
     target, address, *rest = operands if len(operands) > 1 else (None, *operands)
-    if "noComplete" in parts:
-        raise ValueError("noComplete")
+    if len(rest) > 1:
+        raise ValueError("another number of operands")
     expects, drops = "expect_tx" in parts, parts[1] == "arrive_drop"
+    # PTX ISA, "mbarrier.arrive": without a scope it is .cta, and everybody arrives on other CTAs' so
+    scope = next((SCOPES[p] for p in parts if p in SCOPES), CLUSTER_SCOPE)
+    scope = 0 if "relaxed" in parts else scope
 
     def function(p: Path, m: Mask, a: Value, count: Value = 1) -> Any:
         state = []
 
         def one(barrier: MBarrier, n: int) -> None:
             lanes = len(memory.lanes_of(m)) if a.__class__ is int and count.__class__ is int else 1
-            state.append(barrier.phase)
+            state.append(barrier.phase << COUNT_BITS | barrier.pending)
             if expects:
                 barrier.expect(p, n)
                 n = lanes
             if drops:
                 barrier.count -= n
-            barrier.arrive(p, n)
+            barrier.arrive(p, n, scope)
 
         _each(p, m, a, count, one)
         return state[0]
@@ -360,7 +404,7 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
     target, address, state, *_ = operands
     if isinstance(target, Vec):
         raise ValueError("a wait with two results")
-    by_parity, polls = "parity" in parts, parts[1] == "test_wait"
+    by_parity, polls, acquires = "parity" in parts, parts[1] == "test_wait", "relaxed" not in parts
 
     def function(p: Path, m: Mask, following: int, a: Value, value: Value) -> Any:
         lane = memory.lanes_of(m)[0]
@@ -369,8 +413,8 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
         barrier, value = find_barrier(p, memory.pick(a, lane)), memory.pick(value, lane)
         barrier.use(p)
         barrier.used = True
-        parity, phase = (value & 1, None) if by_parity else (None, value)
-        reason = PhaseWait(barrier, parity, phase, target, m)
+        parity, phase = (value & 1, None) if by_parity else (None, value >> COUNT_BITS)
+        reason = PhaseWait(barrier, parity, phase, target, m, acquires)
         if reason.holds():
             reason.grant(p)
             return following
@@ -385,7 +429,7 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
         barrier.waiting.append(p)
         return p.wait(following, reason)
 
-    sources = (address, 32), (state, 32)
+    sources = (address, 32), (state, 32 if by_parity else 64)
     return Lowered("blocking", function, sources=sources, cut=True, hidden_writes=(target.index,))
 
 

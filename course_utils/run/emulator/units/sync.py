@@ -7,12 +7,14 @@ PTX ISA, "bar, barrier", "barrier.cluster", "setmaxnreg", "fence.proxy.async".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course_utils.ptx.parser import Instr
-from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core import memory, releases
+from course_utils.run.emulator.core.order import CLUSTER_SCOPE, GPU_SCOPE, SCOPES, STARTED
+from course_utils.run.emulator.core.releases import Patterns
 from course_utils.run.emulator.core.state import Ends
 from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES
@@ -33,6 +35,22 @@ class Came:
     path: Path
     number: int
     count: int | None
+
+
+@dataclass(slots=True)
+class BarrierJoined:
+    """A path has arrived at a barrier of threads, and has not gone on."""
+
+    path: Path
+    barrier: ThreadBarrier
+
+
+@dataclass(slots=True)
+class BarrierPassed:
+    """A path goes on from a barrier of threads: it knows what all who came there had done."""
+
+    path: Path
+    barrier: ThreadBarrier
 
 
 @dataclass(slots=True)
@@ -62,12 +80,24 @@ class ThreadBarrier:
         self.expected: int | None = None
         self.waiting: list[Path] = []
         self.whole = False  # all threads meet here, so one that ends is no longer expected
+        self.votes: Any = None  # those of a barrier.red (``barrier_red.Votes``)
         self.clock = order.clock()
         self.released = order.clock()
 
-    def add(self, path: Path, threads: int) -> None:
+    def add(self, path: Path, threads: int, orders: bool = True) -> None:
+        """``orders``: is what came before ordered before those who wait? Else only that it runs, what a
+        fence has released, and mbarriers whose initialisation one has.
+        """
         self.arrived += threads
-        self.clock.join(path.warp.clock)
+        if orders:
+            self.clock.join(path.warp.clock)
+        else:
+            patterns, seen = path.warp.unit(Patterns), self.clock.seen
+            for clock in patterns.released(CLUSTER_SCOPE):
+                self.clock.join(clock)
+            for agent, time in filter(None, (patterns.inits, (path.warp.agent, STARTED))):
+                seen[agent] = max(seen[agent], time)
+        path.machine.probe.emit(BarrierJoined(path, self))
         path.warp.tick()
         path.machine.progress += 1
 
@@ -80,10 +110,18 @@ class ThreadBarrier:
         self.released.join(self.clock)
         self.arrived, self.expected = 0, None
         self.generation += 1
+        if self.votes is not None:
+            self.votes.give()
+            self.votes = None
         waiting, self.waiting = self.waiting, []
         for other in waiting:
-            other.warp.clock.join(self.released)
+            self.passed(other)
             other.wake()
+
+    def passed(self, path: Path) -> None:
+        """A path goes on."""
+        path.warp.clock.join(self.released)
+        path.machine.probe.emit(BarrierPassed(path, self))
 
 
 class NamedBarriers(Ends):
@@ -130,9 +168,9 @@ def _threads(path: Path, mask: Mask) -> int:
 
 def cta_barrier(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, instruction.operands
-    action = next((p for p in parts if p in ("sync", "arrive", "red")), None)
-    if action not in ("sync", "arrive"):
-        raise ValueError("bar.red")
+    action = next(p for p in parts if p in ("sync", "arrive"))
+    if not 1 <= len(operands) <= 2:
+        raise ValueError("another number of operands")
 
     def function(p: Path, m: Mask, following: int, number: Value, count: Value = None) -> int:
         lane = memory.lanes_of(m)[0]
@@ -159,18 +197,18 @@ def cta_barrier(instruction: Instr) -> Lowered:
 
 
 def cluster_barrier(instruction: Instr) -> Lowered:
-    arrives = "arrive" in instruction.opcode
+    arrives, relaxed = "arrive" in instruction.opcode, "relaxed" in instruction.opcode
 
     def function(p: Path, m: Mask, following: int) -> int:
         state = p.cta.cluster.unit(ClusterBarrier)
         barrier = state.barrier
         if arrives:
             state.arrived_in[p.warp] = barrier.generation
-            barrier.add(p, _threads(p, m))
+            barrier.add(p, _threads(p, m), not relaxed)
             barrier.settle(p, p.cta.cluster.threads_left())
             return following
         if barrier.generation > state.arrived_in.get(p.warp, 0):
-            p.warp.clock.join(barrier.released)
+            barrier.passed(p)
             return following
         barrier.waiting.append(p)
         return p.wait(following, ThreadWait(barrier, p.cta.cluster.threads_left()))
@@ -182,13 +220,15 @@ def cluster_barrier(instruction: Instr) -> Lowered:
 
 
 class RegisterPool:
-    """The registers of a CTA that no warp holds, and how many a thread of each warp has."""
+    """The registers of a CTA that no warp holds, none at launch, and how many a thread of each warp has.
+    ``ignored``: has ptxas left setmaxnreg out, as it does where the launch's registers are not known?
+    """
 
     def __init__(self, cta: CTA) -> None:
         artifact = cta.machine.artifact
-        given = artifact.resources.registers if artifact.resources else 0
-        self.given = -(-max(given, 8) // 8) * 8
-        self.free = artifact.chip.cta_registers - self.given * artifact.threads
+        self.given, self.free = artifact.launch_registers, 0
+        self.assembled = artifact.resources.registers > 0
+        self.ignored = any("setmaxnreg" in text for text in artifact.resources.warnings)
         self.waiting: list[Path] = []
         self._held: dict[Warp, int] = {}
 
@@ -210,13 +250,20 @@ class RegisterWait(Wait):
 
 
 def set_registers(instruction: Instr) -> Lowered:
-    grows, count = instruction.opcode[1] == "inc", instruction.operands[0].value
+    grows, count = ("dec", "inc").index(instruction.opcode[1]) == 1, instruction.operands[0].value
 
     def function(p: Path, m: Mask, following: int) -> int:
         pool = p.cta.unit(RegisterPool)
         if count % 8 or not 24 <= count <= 256:
             p.report("setmaxnreg-count", "registers asked for", who=p.warp, count=count)
         p.machine.probe.emit(RegistersAsked(p, count, grows))
+        if pool.ignored:
+            return following
+        held = pool.held(p.warp)
+        if pool.assembled and (count < held if grows else count > held):
+            values = {"count": count, "held": held, "way": instruction.opcode[1]}
+            p.report("setmaxnreg-count", "registers the other way", who=p.warp, **values)
+            return following
         if grows and pool.need(p.warp, count) > pool.free:
             pool.waiting.append(p)
             return p.wait(following, RegisterWait(count))
@@ -234,18 +281,28 @@ def set_registers(instruction: Instr) -> Lowered:
 
 
 def proxy_fence(instruction: Instr) -> Lowered:
-    """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked
-    here.
-    """
-    if instruction.opcode[-1] == "global":
-        return Lowered("nothing")
+    """One that names a state space covers only that."""
+    space = instruction.opcode[-1]
+    of_shared, of_global = space != "global", not space.startswith("shared")
 
     def function(p: Path, m: Mask) -> None:
-        p.machine.probe.emit(ProxyFenced(p))
-        mbarrier.fence(p)
-        p.warp.fence_proxy()
+        if of_shared:
+            p.machine.probe.emit(ProxyFenced(p))
+            mbarrier.fence(p)
+        p.warp.fence_proxy(of_shared, of_global)
 
     return Lowered("warp", function, cut=True)
+
+
+_LEVELS = {**SCOPES, "gl": GPU_SCOPE}
+
+
+def fence(instruction: Instr) -> Lowered:
+    """fence and membar: what orders through relaxed operations beside it."""
+    parts = instruction.opcode
+    scope = next(_LEVELS[p] for p in reversed(parts) if p in _LEVELS)
+    acquires, released = "release" not in parts, "acquire" not in parts
+    return Lowered("warp", lambda p, m: releases.fence(p, scope, acquires, released))
 
 
 def all_lanes(path: Path, mask: Mask, what: str) -> None:

@@ -1,32 +1,39 @@
 """The table of modelled instructions: by opcode, how each is lowered here.
 
 ``TABLE`` is the one list of what the emulator executes; what is not in it is an error that names the PTX
-line. The longest matching prefix of an opcode decides. A builder turns one instruction into a ``Lowered``: a
-Python function and what it reads and writes. Functions of kind "value" see values only; "warp" ones also get
-the path and its active lanes; "blocking" ones the next instruction too, and may stop the path there. A
-further engine (tcgen05 with its tensor memory) would be rows of this table, a module for the engine, and one
-more space in ``memory``.
+line (``spellings`` has the reasons). The longest matching prefix of an opcode decides. A builder turns one
+instruction into a ``Lowered``: a Python function and what it reads and writes. Functions of kind "value" see
+values only; "warp" ones also get the path and its active lanes; "blocking" ones the next instruction too, and
+may stop the path there. A further engine (tcgen05 with its tensor memory) would be rows of this table, a
+module for the engine, and one more space in ``memory``.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from course_utils.ptx.parser import Instr, Mem, PtxError, Reg
-from course_utils.run.emulator.core.memory import GENERIC_LOCAL, GENERIC_SHARED
+from course_utils.ptx.parser import Instr, Mem, Not, PtxError, Reg, Vec
+from course_utils.run.emulator.core.memory import GENERIC_LOCAL, GENERIC_SHARED, PARAMETERS, RANK_SHIFT
 from course_utils.run.emulator.isa import arithmetic as ar
-from course_utils.run.emulator.isa.lowered import Builder, Lowered
+from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.isa.lowered import Builder, Lowered, Value
 from course_utils.run.emulator.isa.values import VALUES, value
 from course_utils.run.emulator.units import (
     access,
+    barrier_red,
+    carry,
     cp_async,
     lanes,
     mbarrier,
     mma,
     printf,
+    red_async,
+    spellings,
     sync,
     tensormaps,
     tma,
@@ -40,23 +47,90 @@ OTHER_FORM = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeE
 def lower(instruction: Instr) -> Lowered:
     """Raises PtxError for an instruction that is not modelled, with its line."""
     parts = instruction.opcode
+    why = spellings.reason(parts)
     for length in range(min(len(parts), 5), 0, -1):
         build = TABLE.get(".".join(parts[:length]))
         if build:
             try:
-                lowered = build(instruction)
-                if not all(target is None or isinstance(target, Reg) for target in lowered.targets):
-                    raise ValueError("a result that is not a register")
+                if word := spellings.unknown(parts, length):
+                    raise ValueError(f".{word}: {why}" if why else f".{word}")
+                lowered = build(_type_last(instruction))
+                _check_operands(parts, lowered)
                 return lowered
-            except OTHER_FORM as error:
+            except (*OTHER_FORM, struct.error) as error:
                 raise PtxError(
                     f"PTX line {instruction.line}: this form of `{parts[0]}` is not modelled by the emulator "
                     f"({error}): {instruction.text[:160]}"
                 ) from error
     raise PtxError(
-        f"PTX line {instruction.line}: `{instruction.name}` is not modelled by the emulator: "
-        f"{instruction.text[:160]}"
+        f"PTX line {instruction.line}: `{instruction.name}` is not modelled by the emulator"
+        f"{f' ({why})' if why else ''}: {instruction.text[:160]}"
     )
+
+
+def _type_last(instruction: Instr) -> Instr:
+    """ptxas takes an opcode's words in any order; builders of values, loads and stores look for the type at
+    its end. Raises ValueError where there is none.
+    """
+    opcode = instruction.opcode
+    if opcode[0] not in _TYPED:
+        return instruction
+    types = [word for word in opcode[1:] if word in spellings.TYPES]
+    if not types or len(types) > 1 and opcode[0] not in ("cvt", "set", "slct", "dp4a", "dp2a"):
+        raise ValueError(f"{len(types) or 'no'} types")
+    if opcode[-1] in spellings.TYPES:
+        return instruction
+    others = [word for word in opcode if word not in spellings.TYPES]
+    return replace(instruction, opcode=(*others, *types))
+
+
+def _addresses(opcode: tuple[str, ...]) -> int:
+    """How many of the first sources may be addresses: what follows them is a value."""
+    if opcode[0] in ("st", "stmatrix", "atom", "red"):
+        return 2 if opcode[1] == "async" else 1
+    return 9
+
+
+def _check_operands(opcode: tuple[str, ...], lowered: Lowered) -> None:
+    """Raises an error of ``OTHER_FORM`` where what ``lowered`` takes and gives is not what it can be."""
+    if not all(target is None or isinstance(target, Reg) for target in lowered.targets):
+        raise ValueError("a result that is not a register")
+    for n, (operand, width) in enumerate(lowered.sources):
+        inner = operand.item if isinstance(operand, Not) else operand
+        if inner is None or isinstance(inner, Vec) and opcode[0] not in ("wgmma", "call"):
+            raise ValueError("a vector or nothing as an operand")
+        if isinstance(inner, Mem) and (lowered.kind in ("value", "copy") or n >= _addresses(opcode)):
+            raise ValueError("an address as an operand")
+        if not isinstance(inner, Reg):
+            continue
+        narrow = inner.width < width and lowered.kind == "value" and opcode[0] in _TYPED - {"cvt"}
+        wide = inner.width > width and (opcode[0] not in ("cvt", "st") or width >= 32)
+        if narrow or wide or (inner.width == 1) != (width == 1):
+            raise ValueError(f"a register of {inner.width} bits as an operand")
+    if lowered.kind == "value":
+        key = opcode, len(lowered.targets), tuple(width for _, width in lowered.sources)
+        if key not in _TRIED:
+            assert lowered.function is not None
+            with np.errstate(all="ignore"):
+                lowered.function(*(False if width == 1 else 0 for _, width in lowered.sources))
+                made = lowered.function(
+                    *(np.zeros(LANES, ar.UNSIGNED[width]) for _, width in lowered.sources)
+                )
+            if len(made if lowered.unpack else (made,)) != len(lowered.targets):
+                raise ValueError("another number of results")
+            if len(_TRIED) < 10_000:
+                _TRIED.add(key)
+
+
+_TRIED: set[tuple] = set()  # forms of values that have been computed once
+_TYPED = {name.partition(".")[0] for name in VALUES} - {"lop3", "prmt"} | {
+    "ld",
+    "ldu",
+    "st",
+    "addc",
+    "subc",
+    "madc",
+}
 
 
 def _warp(function: Callable[..., Any], cut: bool = False) -> Builder:
@@ -81,17 +155,50 @@ def _convert_address(i: Instr) -> Lowered:
     return value(lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits)
 
 
+def _in_space(i: Instr) -> Lowered:
+    """isspacep: is a generic address one of this space?"""
+    (space,) = i.opcode[1:]
+    low, high = {
+        "global": (0, GENERIC_SHARED),
+        "const": (0, 0),
+        "local": (GENERIC_LOCAL, PARAMETERS),
+        "param": (PARAMETERS, 1 << 63),
+    }.get(space, (GENERIC_SHARED, GENERIC_LOCAL))
+    own = space in ("shared", "shared::cta")
+
+    def function(p: Any, m: Any, a: Value) -> Any:
+        found = (a >= low) & (a < high)
+        if own:
+            rank = (
+                a >> RANK_SHIFT & 0xFF if a.__class__ is int else a >> np.uint64(RANK_SHIFT) & np.uint64(0xFF)
+            )
+            found = found & (rank == p.cta.rank)
+        return found
+
+    target, address = i.operands
+    return Lowered("warp", function, (target,), ((address, 64),))
+
+
 # hints, waits that only take time, and orders that are kept here without them
-_IDLE = ("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch", "brkpt", "nanosleep")
-_KEPT = ("pmevent", "griddepcontrol", "bar.warp", "membar", "fence")
+_IDLE = (
+    *("prefetch", "prefetchu", "discard", "applypriority", "brkpt", "nanosleep"),
+    *("cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor"),
+)
+_KEPT = (
+    *("pmevent", "griddepcontrol.launch_dependents", "griddepcontrol.wait"),
+    *("fence.proxy", "fence.proxy.tensormap::generic"),
+)
 TABLE: dict[str, Builder] = {
     **VALUES,
     **dict.fromkeys((*_IDLE, *_KEPT), lambda i: Lowered("nothing")),
+    **dict.fromkeys(("add.cc", "addc", "sub.cc", "subc", "mad.lo.cc", "mad.hi.cc", "madc"), carry.extended),
     "cvta": _convert_address,
+    "isspacep": _in_space,
     "ld": access.load,
     "ldu": access.load,
     "st": access.store,
     "st.async": mbarrier.store_async,
+    "red.async": red_async.reduce,
     "atom": access.atomic,
     "red": access.atomic,
     "mapa": access.map_address,
@@ -104,6 +211,7 @@ TABLE: dict[str, Builder] = {
     "cp.async.mbarrier": cp_async.arrive,
     "cp.async.bulk": tma.bulk,
     "cp.async.bulk.tensor": tma.tensor,
+    "cp.reduce.async.bulk": tma.bulk,
     "cp.reduce.async.bulk.tensor": tma.tensor,
     "cp.async.bulk.commit_group": tma.commit,
     "cp.async.bulk.wait_group": tma.wait,
@@ -120,6 +228,8 @@ TABLE: dict[str, Builder] = {
     "stmatrix": access.store_matrix,
     "movmatrix": lanes.transpose_matrix,
     "mma.sync": mma.multiply,
+    "mma.sp": mma.multiply,
+    "mma.sp::ordered_metadata": mma.multiply,
     # Control Flow Instructions
     "call": printf.call,
     "bra": lambda i: Lowered("branch"),
@@ -129,11 +239,17 @@ TABLE: dict[str, Builder] = {
     # Parallel Synchronization and Communication Instructions
     "bar": sync.cta_barrier,
     "barrier": sync.cta_barrier,
+    **dict.fromkeys(("bar.red", "barrier.red", "bar.cta.red", "barrier.cta.red"), barrier_red.reduce),
+    "bar.warp.sync": lanes.barrier,
     "barrier.cluster": sync.cluster_barrier,
+    "fence": sync.fence,
+    "membar": sync.fence,
+    "membar.proxy": lambda i: Lowered("nothing"),
     "fence.proxy.async": sync.proxy_fence,
     "fence.proxy.async::generic": sync.proxy_fence,
     "fence.mbarrier_init": _warp(lambda p, m: mbarrier.fence(p)),
     "mbarrier": mbarrier.mbarrier,
+    "mbarrier.pending_count": mbarrier.mbarrier,
     # Asynchronous Warpgroup Level Matrix Instructions
     "wgmma.mma_async": wgmma.multiply,
     "wgmma.fence": _warp(wgmma.fence),

@@ -11,27 +11,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from course_utils.artifact import DATA_TYPES, SWIZZLE_BYTES
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import addresses, memory
+from course_utils.run.emulator.core.order import AGENT_BITS
 from course_utils.run.emulator.core.state import Ends
 from course_utils.run.emulator.core.threads import Touched
+from course_utils.run.emulator.isa.arithmetic import UNSIGNED, split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
-from course_utils.run.emulator.units.mbarrier import mbarriers
-from course_utils.run.emulator.units.views import ADDED, Coordinates, PlainView, TensorView, View
+from course_utils.run.emulator.units.mbarrier import find_barrier, mbarriers
+from course_utils.run.emulator.units.red_async import ReductionIssued, same_cta
+from course_utils.run.emulator.units.reductions import CLUSTER, GLOBAL, reduced, type_of_map
+from course_utils.run.emulator.units.views import Coordinates, PlainView, TensorView, View
 from course_utils.tma.layouts import UNIT, base_alignment
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.threads import CTA, Path, Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
 COMMIT = "cp.async.bulk.commit_group"
+Reduction: TypeAlias = tuple[str, str] | None  # the operation, and the type that it takes the bytes for
+# where bulk copies go, and where from
+_WAYS = {
+    *(("global", "shared::cta"), ("shared::cluster", "global"), ("shared::cta", "global")),
+    ("shared::cluster", "shared::cta"),
+}
 
 
 @dataclass(slots=True)
@@ -133,8 +144,15 @@ class BulkGroups(Ends):
     """A warp's stores by lane: those not committed, and the groups committed and not waited for."""
 
     def __init__(self, warp: Warp) -> None:
+        self.warp = warp
         self.open: dict[int, list[Store]] = {}
         self.groups: dict[int, list[list[Store]]] = {}
+        self.writes: dict[int, Writes] = {}  # of each lane
+
+    def writes_of(self, lane: int) -> Writes:
+        if lane not in self.writes:
+            self.writes[lane] = Writes(self.warp.cta.cluster.order.new_agent())
+        return self.writes[lane]
 
     def warp_ended(self, path: Path) -> None:
         """Stores that nobody has waited for still read."""
@@ -148,6 +166,26 @@ class BulkGroups(Ends):
                 case = "a warp ends with an open store" if store in still_open else "a warp ends with a store"
                 path.report("exit-in-flight", case, who=path.warp, instruction=COMMIT)
                 store.finish(path)
+
+
+class Writes:
+    """What a lane's stores write to global memory: an agent whose time is how many have been issued.
+    ``groups`` are those times at each commit_group that no wait has covered, but those with ``.read``.
+    """
+
+    def __init__(self, agent: int) -> None:
+        self.agent, self.time, self.groups = agent, 0, list[int]()
+
+    def next(self) -> int:
+        """The code of one more store."""
+        self.time += 1
+        return self.time << AGENT_BITS | self.agent
+
+    def complete(self, clock: Clock, left: int) -> None:
+        """PTX ISA, "Async proxy": what a completed operation has written is visible, as behind a fence."""
+        if done := waited_for(self.groups, left):
+            self.groups = self.groups[len(done) :]
+            clock.seen[self.agent] = clock.fenced_global[self.agent] = done[-1]
 
 
 class Load:
@@ -177,35 +215,51 @@ class Load:
     def land(self, begin: int, end: int) -> None:
         """Units [begin, end) of the box arrive, and their bytes are signalled."""
         data = self.data if self.data is not None else self.view.read(self.coordinates)
+        self.place(data, begin, end)
+        self.left -= end - begin
+        self.data = data if self.left else None
+        machine = self.cta.machine
+        if not self.left:
+            self.landed()
+        machine.progress += 1
+        at, self.path.at = self.path.at, self.at
+        self.barrier.landed(self.path, (end - begin) * UNIT, self.phase)
+        self.path.at = at
+
+    def landed(self) -> None:
+        """The last unit is there."""
+        self.cta.machine.probe.emit(LoadLanded(self))
+
+    def place(self, data: np.ndarray, begin: int, end: int) -> None:
+        """Units [begin, end) of ``data`` into shared memory."""
         first = self.offset // UNIT
         if isinstance(self.view, TensorView) and self.view.swizzle:
             where = self.view.places(first % 64)[begin:end]
             self.cta.shared.units[first - first % 64 :][where] = data[begin:end]
         else:
             self.cta.shared.units[first + begin : first + end] = data[begin:end]
-        self.left -= end - begin
-        self.data = data if self.left else None
-        machine = self.cta.machine
-        if not self.left:
-            machine.probe.emit(LoadLanded(self))
-        machine.progress += 1
-        at, self.path.at = self.path.at, self.at
-        self.barrier.landed(self.path, (end - begin) * UNIT, self.phase)
-        self.path.at = at
 
 
 class Store:
-    """A TMA store: it reads shared memory when it is waited for, and no sooner. ``adds``: to what is
-    there.
+    """A TMA store: it reads shared memory when it is waited for, and no sooner. ``reduces``: the operation
+    and the type of what is done with what is there.
     """
 
-    __slots__ = ("view", "coordinates", "cta", "offset", "done", "at", "adds")
+    __slots__ = ("view", "coordinates", "cta", "offset", "done", "at", "reduces", "code")
 
     def __init__(
-        self, view: View, coordinates: Coordinates, cta: CTA, offset: int, at: int, adds: bool = False
+        self,
+        view: View,
+        coordinates: Coordinates,
+        cta: CTA,
+        offset: int,
+        at: int,
+        reduces: Reduction = None,
+        code: int = 0,
     ) -> None:
+        self.code = code  # of Order, for what it writes
         self.view, self.coordinates, self.cta, self.offset = view, coordinates, cta, offset
-        self.at, self.done, self.adds = at, False, adds
+        self.at, self.done, self.reduces = at, False, reduces
 
     def finish(self, path: Path) -> None:
         if self.done:
@@ -216,8 +270,8 @@ class Store:
             data = units[first - first % 64 :][self.view.places(first % 64)]
         else:
             data = units[first : first + self.view.units].copy()
-        if self.adds and isinstance(self.view, TensorView):
-            self.view.add(self.coordinates, data)
+        if self.reduces:
+            self.view.reduce(self.coordinates, data, *self.reduces)
         else:
             self.view.write(self.coordinates, data)
         path.machine.probe.emit(StoreRead(path, self))
@@ -289,13 +343,14 @@ def _issue(
 
 
 def _release_store(
-    path: Path, lane: int, view: View, coordinates: Coordinates, address: int, adds: bool = False
+    path: Path, lane: int, view: View, coordinates: Coordinates, address: int, reduces: Reduction = None
 ) -> None:
     cta, offset = path.cta.cluster.cta_of(path, address)
     _check_tile(path, view, cta, offset)
-    store = Store(view, coordinates, cta, offset, path.at, adds)
+    groups = path.warp.unit(BulkGroups)
+    store = Store(view, coordinates, cta, offset, path.at, reduces, groups.writes_of(lane).next())
     path.machine.probe.emit(StoreIssued(path, store, lane))
-    path.warp.unit(BulkGroups).open.setdefault(lane, []).append(store)
+    groups.open.setdefault(lane, []).append(store)
     path.machine.progress += 1
 
 
@@ -310,27 +365,39 @@ def tensor(instruction: Instr) -> Lowered:
         raise ValueError("im2col, gather, scatter and CTA pairs")
     if any("cache_hint" in p for p in parts):
         operands.pop()
-    adds = parts[1] == "reduce"
-    if adds and "add" not in parts:
-        raise ValueError("a reduction other than .add")
-    if parts[5 + adds] == "global":
+    operation = next((p for p in parts if p in GLOBAL), "") if parts[1] == "reduce" else ""
+    if parts[1] == "reduce" and not operation:
+        raise ValueError("no reduction")
+    if parts[5 + bool(operation)] == "global":
         target, source = operands
+        _check_coordinates(target, rank)
 
         def store(p: Path, m: Mask, where: Value, address: Value) -> None:
             seen = set()
             for lane in memory.lanes_of(m):
                 view = _view_of(p, memory.pick(where[0], lane))
-                coordinates = _coordinates(p, view, where[1], lane, rank)
+                coordinates = _coordinates(p, view, where[1], lane, rank, store=True)
                 key = coordinates, memory.pick(address, lane)
-                if adds and DATA_TYPES[view.map.data_type] not in ADDED:
-                    p.halt("tensor-map", "an addition of another type", who=p.warp, tensor=view.name)
-                if key not in seen:  # lanes that store the same box to the same place store it once
+                reduces = None
+                if not operation and view.leaves_end(coordinates):
+                    known: dict[str, Any] = {"who": p.warp, "tensor": view.name, "count": view.spilled}
+                    p.report("out-of-bounds", "a store past the end", **known)
+                if operation:
+                    data_type = DATA_TYPES[view.map.data_type]
+                    reduces = operation, type_of_map(operation, data_type)
+                    if not reduces[1]:
+                        values = {"operation": operation, "type": data_type, "tensor": view.name}
+                        p.halt("tensor-map", "a reduction of another type", who=p.warp, **values)
+                if (
+                    key not in seen or reduces
+                ):  # lanes that store the same box to the same place store it once
                     seen.add(key)
-                    _release_store(p, lane, view, coordinates, key[1], adds)
+                    _release_store(p, lane, view, coordinates, key[1], reduces)
 
         return Lowered("warp", store, sources=((target, 64), (source, 32)), cut=True)
     target, source, barrier, *mask = operands
-    if bool(mask) != ("multicast::cluster" in parts):
+    _check_coordinates(source, rank)
+    if len(mask) != ("multicast::cluster" in parts):
         raise ValueError("other operands than its opcode says")
 
     def load(
@@ -346,41 +413,69 @@ def tensor(instruction: Instr) -> Lowered:
     )
 
 
-def _coordinates(path: Path, view: TensorView, values: Sequence[Value], lane: int, rank: int) -> Coordinates:
+def _check_coordinates(operand: Any, rank: int) -> None:
+    if len(operand.coordinates) != rank:
+        raise ValueError(f"{len(operand.coordinates)} coordinates of {rank}")
+
+
+def _coordinates(
+    path: Path, view: TensorView, values: Sequence[Value], lane: int, rank: int, store: bool = False
+) -> Coordinates:
     if view.map.rank != rank or len(values) != rank:
         path.halt("tensor-map", "another rank", rank=rank, tensor=view.name, has=view.map.rank)
     numbers = (memory.pick(v, lane) for v in values)
-    return tuple(v - (1 << 32) if v >> 31 else v for v in numbers)
+    coordinates = tuple(v - (1 << 32) if v >> 31 else v for v in numbers)
+    known: dict[str, Any] = {"who": path.warp, "tensor": view.name, "coordinates": str(coordinates)}
+    if coordinates[0] * view.element % UNIT:  # both limits: tma.transfers
+        path.halt("tensor-map", "an inner coordinate", bytes=coordinates[0] * view.element, **known)
+    if store and min(coordinates) < 0:
+        path.halt("tensor-map", "a store coordinate", **known)
+    return coordinates
+
+
+def _plain(p: Path, space: str, address: int, count: int) -> PlainView:
+    if count % UNIT or not count:
+        p.halt("misaligned", "a bulk copy's size", who=p.warp, count=count)
+    region, offset = addresses.locate(p, None, address, space, UNIT)
+    if offset + count > region.size:
+        what = region.describe(offset + count - 1)
+        p.halt("out-of-bounds", "a bulk copy outside", who=p.warp, what=what)
+    return PlainView(region, offset, count)
 
 
 def bulk(instruction: Instr) -> Lowered:
-    """cp.async.bulk: a run of bytes, a multiple of 16."""
+    """cp.async.bulk: a run of bytes, a multiple of 16; and cp.reduce.async.bulk to global memory."""
     parts, operands = instruction.opcode, list(instruction.operands)
     if any("cache_hint" in p for p in parts):
         operands.pop()
     if "cp_mask" in parts:
         raise ValueError("a byte mask")
+    reduces: Reduction = None
+    if parts[1] == "reduce":
+        parts = parts[:1] + parts[2:]
+        reduces = next(p for p in parts if p in GLOBAL), parts[-1]
+        if parts[-1] not in (GLOBAL if parts[3] == "global" else CLUSTER)[reduces[0]]:
+            raise ValueError(f"{reduces[0]} of {parts[-1]}")
+        if (parts[-1] in ("f16", "bf16") and reduces[0] == "add") != ("noftz" in parts):
+            raise ValueError(".noftz, which an addition of halves has, and no other")
+        if parts[3] != "global":
+            return _reduce_in_cluster(operands, reduces)
     to, source_space = parts[3], parts[4]
-
-    def plain(p: Path, space: str, address: int, count: int) -> PlainView:
-        if count % UNIT or not count:
-            p.halt("misaligned", "a bulk copy's size", who=p.warp, count=count)
-        region, offset = addresses.locate(p, None, address, space, UNIT)
-        if offset + count > region.size:
-            what = region.describe(offset + count - 1)
-            p.halt("out-of-bounds", "a bulk copy outside", who=p.warp, what=what)
-        return PlainView(region, offset, count)
+    if (to, source_space) not in _WAYS:
+        raise ValueError(f"{to} from {source_space}")
 
     if to == "global":
         target, source, size = operands
 
         def store(p: Path, m: Mask, where: Value, address: Value, count: Value) -> None:
             for lane in memory.lanes_of(m):
-                view = plain(p, "global", memory.pick(where, lane), memory.pick(count, lane))
-                _release_store(p, lane, view, (), memory.pick(address, lane))
+                view = _plain(p, "global", memory.pick(where, lane), memory.pick(count, lane))
+                _release_store(p, lane, view, (), memory.pick(address, lane), reduces)
 
         return Lowered("warp", store, sources=((target, 64), (source, 32), (size, 32)), cut=True)
     target, source, size, barrier, *mask = operands
+    if len(mask) != ("multicast::cluster" in parts):
+        raise ValueError("other operands than its opcode says")
 
     def load(
         p: Path,
@@ -392,7 +487,7 @@ def bulk(instruction: Instr) -> Lowered:
         ranks: Value = None,
     ) -> None:
         for lane in memory.lanes_of(m):
-            view = plain(p, source_space, memory.pick(where, lane), memory.pick(count, lane))
+            view = _plain(p, source_space, memory.pick(where, lane), memory.pick(count, lane))
             if isinstance(view.region, memory.SharedMemory):
                 p.machine.probe.emit(SharedRead(p, view.region, view.offset, view.offset + view.bytes))
             _issue(p, lane, view, (), address, barrier_address, ranks)
@@ -405,6 +500,51 @@ def bulk(instruction: Instr) -> Lowered:
     )
 
 
+class ReducingLoad(Load):
+    """Bytes of one CTA on their way into what another CTA's shared memory holds."""
+
+    __slots__ = ("reduces",)
+    reduces: tuple[str, str]
+
+    def landed(self) -> None:
+        """Nobody is told: it is no load of a tile."""
+
+    def place(self, data: np.ndarray, begin: int, end: int) -> None:
+        _, bits = split_type(self.reduces[1])
+        held = self.cta.shared.units[self.offset // UNIT + begin : self.offset // UNIT + end]
+        numbers: np.ndarray = held.reshape(-1).view(UNSIGNED[bits])
+        given: np.ndarray = np.ascontiguousarray(data[begin:end]).reshape(-1).view(UNSIGNED[bits])
+        numbers[:] = reduced(*self.reduces, numbers, given)
+
+
+def _reduce_in_cluster(operands: Sequence[Any], reduces: tuple[str, str]) -> Lowered:
+    """cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.OP.TYPE."""
+    target, source, size, barrier = operands
+
+    def function(
+        p: Path, m: Mask, address: Value, where: Value, count: Value, barrier_address: Value
+    ) -> None:
+        for lane in memory.lanes_of(m):
+            view = _plain(p, "shared::cta", memory.pick(where, lane), memory.pick(count, lane))
+            assert isinstance(view.region, memory.SharedMemory)
+            p.machine.probe.emit(SharedRead(p, view.region, view.offset, view.offset + view.bytes))
+            home, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
+            _check_tile(p, view, home, offset)
+            signalled = find_barrier(p, memory.pick(barrier_address, lane), touches=False)
+            same_cta(p, home, signalled)
+            phase = signalled.load_issued(p, view.bytes)
+            p.machine.probe.emit(ReductionIssued(p, home.shared, offset, view.bytes, signalled, phase))
+            if home is not p.cta:
+                p.machine.probe.emit(Touched(p, home, signalled.agent, phase + 1))
+            load = ReducingLoad(p, view, (), home, offset, signalled, phase)
+            load.reduces = reduces
+            p.machine.fly(load, view.units)
+            p.machine.progress += 1
+
+    sources = (target, 32), (source, 32), (size, 32), (barrier, 32)
+    return Lowered("warp", function, sources=sources, cut=True)
+
+
 def commit(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask) -> None:
         bulk = p.warp.unit(BulkGroups)
@@ -413,17 +553,21 @@ def commit(instruction: Instr) -> Lowered:
         p.machine.probe.emit(StoresCommitted(p, stores))
         for lane in lanes:
             bulk.groups.setdefault(lane, []).append(bulk.open.pop(lane, []))
+            writes = bulk.writes_of(lane)
+            writes.groups.append(writes.time)
 
     return Lowered("warp", function, cut=True)
 
 
 def wait(instruction: Instr) -> Lowered:
-    left = instruction.operands[0].value
+    left, whole = instruction.operands[0].value, "read" not in instruction.opcode
 
     def function(p: Path, m: Mask) -> None:
         bulk, probe = p.warp.unit(BulkGroups), p.machine.probe
         probe.emit(StoresAwaited(p, [store for stores in bulk.open.values() for store in stores]))
         for lane in memory.lanes_of(m) if bulk.groups else ():
+            if whole and lane in bulk.writes:
+                bulk.writes[lane].complete(p.warp.clock, left)
             mine = bulk.groups.get(lane, [])
             done = waited_for(mine, left)
             for store in (store for group in done for store in group):

@@ -10,13 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE, TMA_ALIGNMENT, TensorMap
+from course_utils.artifact import ELEMENT_BYTES, FIRST_FLOAT_TYPE, TMA_ALIGNMENT, TensorMap
 from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.isa.arithmetic import UNSIGNED
+from course_utils.run.emulator.units.reductions import NUMBERS, reduced
 from course_utils.tma.layouts import UNIT, row_pitch, swizzled, tile_bytes
 from course_utils.tma.rules import violations
-
-# what a store that adds can add, by the map's data type
-ADDED = {"float32": np.float32, "float16": np.float16, "int32": np.int32, "uint32": np.uint32}
 
 Coordinates: TypeAlias = tuple[int, ...]  # of a box, innermost first; () where there is no map
 Slices: TypeAlias = tuple[slice, ...]
@@ -46,6 +45,7 @@ class TensorView:
             self.broken.append("interleaved tensor maps are not modelled by the emulator")
             return
         t, size = tensor_map, ELEMENT_BYTES[tensor_map.data_type]
+        self.element = size
         strides = (size, *t.strides)
         last = sum((extent - 1) * stride for extent, stride in zip(t.dims, strides, strict=True)) + size
         if last > region.size:
@@ -53,6 +53,12 @@ class TensorView:
             return
         view = region.data[: region.size - region.size % size].view(f"u{size}")
         self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
+        # A store writes whole 16-byte pieces, also past the last column (observed on H200)
+        self.stored = (-(-t.dims[0] * size // UNIT) * UNIT // size, *t.dims[1:])
+        self.spilled = max(last + (self.stored[0] - t.dims[0]) * size - region.size, 0)
+        self.pieces = self.elements
+        if not self.spilled:
+            self.pieces = np.lib.stride_tricks.as_strided(view, self.stored[::-1], strides[::-1])
         self.shape = t.extents[::-1]
         self.bytes = t.box_bytes
         self.units = self.bytes // UNIT
@@ -61,22 +67,18 @@ class TensorView:
         self.extent = tile_bytes(self.units // self.row_units, self.row_units * UNIT, t.swizzle)
         self.fill = 0
         if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
-            self.fill = {
-                2: 0x7FC0 if DATA_TYPES[t.data_type] == "bfloat16" else 0x7E00,
-                4: 0x7FC00000,
-                8: 0x7FF8 << 48,
-            }[size]
+            self.fill = int("7FF7" * (size // 2), 16)  # observed on H200 (tests/data/tma_hardware.json.gz)
 
     def places(self, phase: int) -> np.ndarray:
         """Where the box's units lie, swizzled: see ``swizzled_units``."""
         return swizzled_units(self.units // self.row_units, self.row_units, self.map.swizzle, phase)
 
-    def slices(self, coordinates: Coordinates) -> tuple[Slices, Slices] | None:
-        """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and
-        of box.
+    def slices(self, coordinates: Coordinates, dims: Coordinates = ()) -> tuple[Slices, Slices] | None:
+        """The part of the box at these coordinates (innermost first) that lies inside, by default inside the
+        map's ``dims``: slices of tensor and of box.
         """
         inside, within = [], []
-        extents = zip(coordinates, self.map.dims, self.map.steps, self.map.extents, strict=True)
+        extents = zip(coordinates, dims or self.map.dims, self.map.steps, self.map.extents, strict=True)
         for start, dim, step, count in extents:
             first = max(0, -(start // step)) if start < 0 else 0
             stop = min(count, -(-(dim - start) // step)) if dim > start else 0
@@ -99,18 +101,24 @@ class TensorView:
         return box.reshape(-1).view(np.uint64).reshape(-1, 2)
 
     def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
-        if found := self.slices(coordinates):
+        if found := self.slices(coordinates, self.pieces.shape[::-1]):
             inside, within = found
-            self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
+            self.pieces[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
 
-    def add(self, coordinates: Coordinates, units: np.ndarray) -> None:
-        """Add the box to what the tensor holds there (cp.reduce.async.bulk.tensor, .add)."""
+    def leaves_end(self, coordinates: Coordinates) -> bool:
+        """Does a store of this box write a piece past the end of the tensor's memory?"""
+        found = self.slices(coordinates, self.stored) if self.spilled else None
+        return found is not None and all(
+            s.stop == d for s, d in zip(found[0], self.stored[::-1], strict=True)
+        )
+
+    def reduce(self, coordinates: Coordinates, units: np.ndarray, operation: str, type_name: str) -> None:
+        """Reduce the box into what the tensor holds there (cp.reduce.async.bulk.tensor)."""
         if found := self.slices(coordinates):
             inside, within = found
-            numbers = ADDED[DATA_TYPES[self.map.data_type]]
-            box = np.ascontiguousarray(units.reshape(-1)).view(numbers).reshape(self.shape)
-            held = np.ascontiguousarray(self.elements[inside]).view(numbers) + box[within]
-            self.elements[inside] = held.view(self.elements.dtype)
+            box = np.ascontiguousarray(units.reshape(-1)).view(self.elements.dtype).reshape(self.shape)
+            held = np.ascontiguousarray(self.elements[inside])
+            self.elements[inside] = reduced(operation, type_name, held, np.ascontiguousarray(box[within]))
 
     def region_at(self, coordinates: Coordinates) -> str:
         """The box at these coordinates as an index: "A[0:128, 64:128]"."""
@@ -168,6 +176,14 @@ class PlainView:
 
     def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
         self.region.data[self.offset : self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
+
+    def reduce(self, coordinates: Coordinates, units: np.ndarray, operation: str, type_name: str) -> None:
+        """As ``TensorView.reduce`` (cp.reduce.async.bulk)."""
+        numbers = UNSIGNED[np.dtype(NUMBERS[type_name]).itemsize * 8]
+        held: np.ndarray = self.region.data[self.offset : self.offset + self.bytes].copy().view(numbers)
+        given: np.ndarray = np.ascontiguousarray(units.reshape(-1)).view(numbers)
+        made = reduced(operation, type_name, held, given)
+        self.region.data[self.offset : self.offset + self.bytes] = made.view(np.uint8)
 
 
 View: TypeAlias = TensorView | PlainView

@@ -9,6 +9,7 @@ own wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
-from course_utils.ptx.parser import Imm, Instr, Vec
+from course_utils.ptx.parser import Imm, Instr, PtxError, Vec
 from course_utils.run.emulator.core.memory import SHARED_BASE
 from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
-from course_utils.run.emulator.isa.lowered import InFlight, Lowered, Mask, Value
+from course_utils.run.emulator.isa.lowered import InFlight, Lowered, Mask, Source, Value
+from course_utils.run.emulator.isa.sparse import expanded, is_broken, nibbles
 from course_utils.run.emulator.units.cp_async import waited_for
 from course_utils.run.emulator.units.sync import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
@@ -73,10 +75,11 @@ class OperandRead:
     units: np.ndarray
     low: int
     high: int
+    slices: int = 1
 
     def runs(self) -> tuple[tuple[int, int], ...]:
         """The bytes of whole swizzle patterns that it touches: (from, to) of each run of them."""
-        return operand_runs(self.descriptor, self.rows, self.major)
+        return operand_runs(self.descriptor, self.rows, self.major, self.slices)
 
     @property
     def swizzle(self) -> int:
@@ -149,9 +152,19 @@ class Form(NamedTuple):
     sign: int
     a_major: bool  # is A, and is B, contiguous along M or N
     b_major: bool
+    selector: int = -1  # of the lanes that have the metadata of a sparse A; -1: A is dense
+
+    @property
+    def slices(self) -> int:
+        """Of 32 bytes, that a row of B has; of a sparse A two are stored as one."""
+        return 2 if self.selector >= 0 else 1
+
+    @property
+    def K(self) -> int:
+        return elements_of_slice(self.a) * self.slices
 
     def __str__(self) -> str:
-        return f"m64n{self.N}k{elements_of_slice(self.a)}"
+        return f"m64n{self.N}k{self.K}"
 
 
 class Pending(InFlight):
@@ -164,12 +177,15 @@ class Pending(InFlight):
 
 
 @lru_cache(maxsize=1024)
-def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.ndarray, int, int]:
+def operand_units(
+    descriptor: int, rows: int, mn_major: bool, slices: int = 1
+) -> tuple[int, np.ndarray, int, int]:
     """Where a descriptor's matrix of ``rows`` x 32 bytes lies: (base, units, lowest, one past the highest).
 
     Units are 16 bytes; those of the matrix are ``base + units``, counted from shared address 0x400: shape
-    (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29
-    leading and 32-45 stride byte offset, all in units; 49-51 base offset; 62-63 swizzle mode.
+    (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is; with two ``slices`` of 32 bytes, as B of
+    a sparse multiplication has them, twice as many columns. Fields: bits 0-13 start address, 16-29 leading
+    and 32-45 stride byte offset, all in units; 49-51 base offset; 62-63 swizzle mode.
     """
     start, shared = descriptor & 0x3FFF, SHARED_BASE // UNIT
     leading, stride = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
@@ -177,26 +193,28 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     swizzle = DESCRIPTOR_SWIZZLES[mode]
     width = max(SWIZZLE_BYTES[swizzle] // UNIT, 1)  # of one row of the layout
     if mn_major:
-        chunk, k = np.arange(rows // 8)[:, None], np.arange(16)[None, :]
+        chunk, k = np.arange(rows // 8)[:, None], np.arange(16 * slices)[None, :]
         if mode == 0:
             units = chunk * stride + k % 8 + k // 8 * leading
         else:
             units = chunk % width + chunk // width * leading + k % 8 * width + k // 8 * stride
     else:
-        row, chunk = np.arange(rows)[:, None], np.arange(2)[None, :]
+        row, chunk = np.arange(rows)[:, None], np.arange(2 * slices)[None, :]
         units = row % 8 * width + row // 8 * stride + chunk * (leading if mode == 0 else 1)
+        if mode == 3 and slices == 2:
+            raise PtxError("a row of 64 bytes of B in a swizzle of 32 bytes is not modelled by the emulator")
     units = swizzled((start + units) * UNIT, swizzle, shift) // UNIT - shared
     low, high = int(units.min()), int(units.max()) + 1
     return low, units - low, low, high
 
 
 @lru_cache(maxsize=1024)
-def operand_runs(descriptor: int, rows: int, mn_major: bool) -> tuple[tuple[int, int], ...]:
+def operand_runs(descriptor: int, rows: int, mn_major: bool, slices: int = 1) -> tuple[tuple[int, int], ...]:
     """The shared bytes of whole swizzle patterns that such a matrix touches: (from, to) of each run of them.
 
     Stages may lie between one another, so what lies between two runs is not read.
     """
-    base, units, _, _ = operand_units(descriptor, rows, mn_major)
+    base, units, _, _ = operand_units(descriptor, rows, mn_major, slices)
     pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
     touched = np.unique((base + units) * UNIT // pattern)
     runs = np.split(touched, np.flatnonzero(np.diff(touched) > 1) + 1)
@@ -204,14 +222,22 @@ def operand_runs(descriptor: int, rows: int, mn_major: bool) -> tuple[tuple[int,
 
 
 def operand(
-    shared: SharedMemory, descriptor: int, rows: int, mn_major: bool, kind: str, decode: Decoder
+    shared: SharedMemory,
+    descriptor: int,
+    rows: int,
+    mn_major: bool,
+    kind: str,
+    decode: Decoder,
+    slices: int = 1,
 ) -> np.ndarray:
-    """The matrix behind a descriptor as numbers, rows x 32 bytes of ``kind``. Only halves can be MN-major."""
-    base, units, _, _ = operand_units(descriptor, rows, mn_major)
+    """The matrix behind a descriptor as numbers, rows x 32 bytes of ``kind``, or so many ``slices`` of them.
+    Only halves can be MN-major.
+    """
+    base, units, _, _ = operand_units(descriptor, rows, mn_major, slices)
     taken = shared.units[base:].take(units.ravel(), axis=0)
     data: np.ndarray = taken.view(UNSIGNED[ELEMENT_BITS[kind]])
     if mn_major:
-        data = data.reshape(rows // 8, 16, 8).transpose(0, 2, 1)
+        data = data.reshape(rows // 8, 16 * slices, 8).transpose(0, 2, 1)
     return decode(np.ascontiguousarray(data)).reshape(rows, -1)
 
 
@@ -278,24 +304,35 @@ class Operation:
     # fmt: off
     __slots__ = (
         "shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "waiting", "fragments",
-        "at",
+        "at", "metadata", "sources",
     )
     # fmt: on
 
     def __init__(
-        self, shape: Form, accumulator: Accumulator, accumulate: bool, a: int | None, b: int, at: int
+        self,
+        shape: Form,
+        accumulator: Accumulator,
+        accumulate: bool,
+        a: int | None,
+        b: int,
+        at: int,
+        sources: tuple[int, ...],
     ) -> None:
         self.shape, self.accumulator, self.accumulate = shape, accumulator, accumulate
         self.a, self.b, self.at, self.joined = a, b, at, 0
+        self.sources = sources  # the registers of A
         self.clock: Clock | None = None  # what all warps that have joined had seen
         self.initial: dict[int, Any] = {}  # by warp: the accumulator or the registers that it adds to
         self.fragments: dict[int, np.ndarray] = {}  # by warp: A, where it comes from registers
+        self.metadata: dict[int, np.ndarray] = {}  # by warp: where the elements of a sparse A belong
         self.waiting: list[WgmmaWait] = []
 
 
 class Issued:
     """The wgmmas of a warp, by their number in the warpgroup: ``count`` issued, those in no group, the groups
-    not waited for, and what it waits for now. ``fenced``: has it run wgmma.fence?
+    not waited for, and what it waits for now. ``fenced``: has it run wgmma.fence? ``reading``: registers of A
+    that they may still read, and how often. Of registers that ``fragments`` watches: the instruction that has
+    ``written`` or ``read`` each since that fence, and the shape of the wgmma that has, with its instruction.
     """
 
     def __init__(self, warp: Warp) -> None:
@@ -305,6 +342,10 @@ class Issued:
         self.open: list[int] = []
         self.groups: list[list[int]] = []
         self.waits: list[list[int]] = []
+        self.reading: Counter[int] = Counter()
+        self.written: dict[int, int] = {}
+        self.read: dict[int, int] = {}
+        self.shapes: dict[int, tuple[str, int]] = {}
 
 
 class Accumulators:
@@ -360,7 +401,7 @@ class Warpgroup:
         shared, decoders, tags = self.cta.shared, self.cta.machine.decoders, self.cta.machine.tags
         weight = tags.weight(self.cta.number, self.number) if tags else 1.0
         batch: dict[Accumulator, list[tuple[np.ndarray, np.ndarray]]] = {}
-        operands: dict[tuple[int, int, bool, str], np.ndarray] = {}
+        operands: dict[tuple[int, int, bool, str, int], np.ndarray] = {}
 
         def flush(accumulator: Accumulator) -> None:
             parts = batch.pop(accumulator, None)
@@ -375,15 +416,15 @@ class Warpgroup:
                 elif accumulator.half:
                     accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
 
-        def fetch(descriptor: int, rows: int, mn_major: bool, kind: str) -> np.ndarray:
-            key = descriptor, rows, mn_major, kind
+        def fetch(descriptor: int, rows: int, mn_major: bool, kind: str, slices: int = 1) -> np.ndarray:
+            key = descriptor, rows, mn_major, kind, slices
             if key not in operands:
-                operands[key] = operand(shared, descriptor, rows, mn_major, kind, decoders[kind])
+                operands[key] = operand(shared, descriptor, rows, mn_major, kind, decoders[kind], slices)
             return operands[key]
 
         while self.ran < count:
             op = self.operations[self.ran]
-            N, a_kind, b_kind, sign, a_major, b_major = op.shape
+            N, a_kind, b_kind, sign, a_major, b_major, _ = op.shape
             accumulator = op.accumulator
             if not op.accumulate:
                 batch.pop(accumulator, None)
@@ -401,15 +442,21 @@ class Warpgroup:
                 if op.a is None
                 else fetch(op.a, 64, a_major, a_kind)
             )
+            if op.metadata:
+                blocks = [expanded(left[16 * w : 16 * w + 16], op.metadata[w], a_kind) for w in range(WARPS)]
+                left = np.concatenate(blocks)
             parts = batch.setdefault(accumulator, [])
             factor = sign * weight
             parts.append(
-                (left * np.float32(factor) if factor != 1 else left, fetch(op.b, N, b_major, b_kind))
+                (
+                    left * np.float32(factor) if factor != 1 else left,
+                    fetch(op.b, N, b_major, b_kind, op.shape.slices),
+                )
             )
             if 16 * N * left.shape[1] * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
             self.cta.machine.probe.emit(Ran(self, op))
-            op.initial, op.fragments = {}, {}
+            op.initial, op.fragments, op.metadata = {}, {}, {}
             self.ran += 1
         for accumulator in list(batch):
             flush(accumulator)
@@ -430,7 +477,7 @@ def _scalar(path: Path, value: Value, what: str) -> int:
     return int(value[0])
 
 
-# What wgmma multiplies, by the type of its sums: PTX ISA, wgmma.mma_async. Sparse forms are not modelled.
+# What wgmma multiplies, by the type of its sums: PTX ISA, wgmma.mma_async and wgmma.mma_async.sp.
 _ADDED = {"f32": ("f16", "bf16", "tf32", "e4m3", "e5m2"), "f16": ("f16", "e4m3", "e5m2"), "s32": ("s8", "u8")}
 
 
@@ -438,10 +485,13 @@ def _form(instruction: Instr) -> tuple[Form, str]:
     """What a wgmma multiplies, and the type of its sums. Raises ValueError for a form that is not
     modelled.
     """
-    parts, flags = instruction.opcode, instruction.operands[4:]
+    parts, flags, selector = instruction.opcode, instruction.operands[4:], -1
+    if parts[2] == "sp":  # with the metadata and its selector behind A and B
+        parts, flags = parts[:2] + parts[3:], instruction.operands[6:]
+        selector = instruction.operands[4].value
     shape, kinds = parts[4], [part for part in parts[5:] if part != "satfinite"]
     if parts[1:4] != ("mma_async", "sync", "aligned") or len(kinds) != 3:
-        raise ValueError("a sparse multiplication")
+        raise ValueError("no multiplication of two types")
     added, a_kind, b_kind = kinds
     if not {a_kind, b_kind} <= set(_ADDED.get(added, ())):
         raise ValueError(f"{a_kind} by {b_kind} in {added}")
@@ -449,7 +499,9 @@ def _form(instruction: Instr) -> tuple[Form, str]:
     given = [flag.value for flag in flags]
     sign = given[0] * given[1] if len(given) > 1 else 1
     majors = [False] * (2 - len(given[2:])) + [bool(flag) for flag in given[2:]]  # A of registers has none
-    form = Form(N, a_kind, b_kind, sign, *majors)
+    if len(majors) > 2 or len(given) not in (0, 2, 3, 4):
+        raise ValueError("another number of operands")
+    form = Form(N, a_kind, b_kind, sign, majors[0], majors[1], selector)
     if shape != str(form) or ELEMENT_BITS[a_kind] != ELEMENT_BITS[b_kind] or not 8 <= N <= 256 or N % 8:
         raise ValueError("another shape than its types have")
     if any(majors) and ELEMENT_BITS[a_kind] != 16:
@@ -458,14 +510,18 @@ def _form(instruction: Instr) -> tuple[Form, str]:
 
 
 def multiply(instruction: Instr) -> Lowered:
-    target, a, b, accumulate, *_ = instruction.operands
     form, added = _form(instruction)
+    target, a, b, *rest = instruction.operands
+    metadata, accumulate = (None, rest[0]) if form.selector < 0 else (rest[0], rest[2])
+    if metadata is not None:
+        nibbles(np.zeros(LANES, np.uint32), form.selector, form.a, form.K)  # is there such a selector?
     from_registers = isinstance(a, Vec)
     registers = tuple(r.index for r in target.items)
+    fragments = tuple(r.index for r in a.items) if from_registers else ()
     if len(registers) != form.N // (4 if added == "f16" else 2):
         raise ValueError("another number of accumulator registers than its shape has")
 
-    def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value) -> None:
+    def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value, places: Value = None) -> None:
         all_lanes(p, m, "wgmma")
         warp, probe = p.warp, p.machine.probe
         issued = warp.unit(Issued)
@@ -482,7 +538,7 @@ def multiply(instruction: Instr) -> Lowered:
         if accumulator is None:
             accumulator = group.accumulators[registers] = group.fresh(registers, form.N, added)
         if n == len(group.operations):
-            group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
+            group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at, fragments))
         op = group.operations[n]
         if (op.shape, op.accumulator, op.accumulate, op.a, op.b) != (form, accumulator, adds, a_bits, b_bits):
             p.halt("wgmma-mismatch", "warps differ", who=warp, number=n)
@@ -500,6 +556,11 @@ def multiply(instruction: Instr) -> Lowered:
         accumulator.in_flight[w] += 1
         if from_registers:
             op.fragments[w] = _a_fragment(a_value, form.a, p.machine.decoders[form.a])
+            issued.reading.update(fragments)
+        if places is not None:
+            op.metadata[w] = nibbles(vector(places, 32), form.selector, form.a, form.K)
+            if is_broken(op.metadata[w], form.a):
+                p.report("sparse-metadata", "metadata of no two places", who=warp)
         op.joined += 1
         if op.clock is None:
             op.clock = warp.clock.copy()
@@ -509,7 +570,8 @@ def multiply(instruction: Instr) -> Lowered:
         if op.joined == WARPS:
             _begin(p, group, op, n)
 
-    sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
+    sources: tuple[Source, ...] = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
+    sources += () if metadata is None else ((metadata, 32),)
     return Lowered("warp", function, sources=sources, hidden_reads=registers, hidden_writes=registers)
 
 
@@ -557,11 +619,12 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
     """All four warps have issued the operation: from here on hardware may read its operands."""
     shared, probe = p.cta.shared, p.machine.probe
     p.machine.progress += 1
-    N, _, _, _, a_major, b_major = op.shape
-    for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):
+    N, _, _, _, a_major, b_major, _ = op.shape
+    sides = (op.a, 64, a_major, "A", 1), (op.b, N, b_major, "B", op.shape.slices)
+    for descriptor, rows, major, side, slices in sides:
         if descriptor is None:
             continue
-        base, units, low, high = operand_units(descriptor, rows, major)
+        base, units, low, high = operand_units(descriptor, rows, major, slices)
         if low < 0 or high * UNIT > shared.size:
             p.halt(
                 "wgmma-descriptor",
@@ -572,7 +635,9 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
                 high=high * UNIT,
                 size=shared.size,
             )
-        probe.emit(OperandRead(p, group, op, n, side, rows, major, descriptor, base, units, low, high))
+        probe.emit(
+            OperandRead(p, group, op, n, side, rows, major, descriptor, base, units, low, high, slices)
+        )
     probe.emit(Began(p, group, op, n))
     waiting, op.waiting = op.waiting, []
     for wait in waiting:
@@ -584,7 +649,11 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
 
 
 def fence(p: Path, m: Mask) -> None:
-    p.warp.unit(Issued).fenced = True
+    issued = p.warp.unit(Issued)
+    issued.fenced = True
+    issued.written.clear()
+    issued.read.clear()
+    issued.shapes.clear()
 
 
 def _operations(issued: Issued, numbers: Iterable[int]) -> list[Operation]:
@@ -640,17 +709,12 @@ def _finish(p: Path, group: Warpgroup, count: int) -> None:
     for op in done:
         op.accumulator.in_flight[w] -= 1
         touched[op.accumulator] = None
+        if op.sources:
+            issued.reading -= Counter(op.sources)
     R, program = warp.registers, p.machine.program
     for accumulator in touched:
         if accumulator.in_flight[w]:
             continue
-        held = accumulator.get(R)
-        untouched = _identical(held, accumulator.pending[w]) or program.moved
-        for register, value in () if untouched else zip(accumulator.registers, held, strict=True):
-            if value.__class__ is not Pending:
-                note = "the register", {"name": program.kernel.register_names[register]}
-                p.report("accumulator-before-wait", "writes the accumulator", notes=[note], who=warp)
-                break
         values = accumulator.fragment(w)
         accumulator.put(R, values)
         accumulator.holds[w] = tuple(values)

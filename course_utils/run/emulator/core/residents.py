@@ -1,0 +1,97 @@
+"""Clusters that wait for each other through words in global memory, and which are on the chip together.
+
+A cluster whose warps poll such a word, and change nothing, is set aside until the word changes. Others run
+meanwhile, as many as the chip has room for at once. PTX promises no order in which clusters begin; where one
+waits, the others begin in that of their numbers, as chips do it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from course_utils.run.emulator.core.releases import Polls
+from course_utils.run.emulator.core.schedule import Flying
+from course_utils.run.emulator.isa.arithmetic import LANES
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.memory import Region
+    from course_utils.run.emulator.core.threads import Cluster, Path
+
+# Warp instructions that change nothing and poll, before others get their turn; and where no other can go on,
+# of all clusters together
+PATIENCE, LAST_PATIENCE = 200, 100_000
+_SM_THREADS, _SM_CTAS = 2048, 32
+
+
+class Elsewhere(Exception):
+    """A cluster cannot go on until another one has changed a word that ``path`` polls."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+
+@dataclass
+class Aside:
+    """A cluster that was set aside: who of it can run, waits or is on its way, and what it has polled."""
+
+    cluster: Cluster
+    path: Path
+    ready: list[Any]
+    waiting: dict[Any, None]
+    flying: list[Flying]
+    polled: dict[tuple[Region, int], bytes]
+    tried: bool  # with the last patience
+
+    def is_due(self) -> bool:
+        """Has any of the words changed?"""
+        return any(_bytes(*word) != held for word, held in self.polled.items())
+
+
+def _bytes(region: Region, offset: int) -> bytes:
+    return region.data[offset : offset + 8].tobytes()
+
+
+class Patience:
+    """How long the cluster that runs may poll in vain."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.limit = PATIENCE
+
+
+def set_aside(machine: Machine, cluster: Cluster, path: Path) -> Aside:
+    polled = {word: _bytes(*word) for word in machine.unit(Polls).at}
+    tried = machine.unit(Patience).limit > PATIENCE
+    one = Aside(cluster, path, machine.ready, machine.waiting, machine.flying, polled, tried)
+    machine.ready, machine.waiting, machine.flying = [], {}, []
+    return one
+
+
+def resume(machine: Machine, one: Aside, of: int = 0) -> Cluster:
+    """Let a cluster go on: for the last time, where it is one ``of`` so many that all wait in vain."""
+    machine.unit(Patience).limit = max(LAST_PATIENCE // of, 2 * PATIENCE) if of else PATIENCE
+    machine.ready, machine.waiting, machine.flying = one.ready, one.waiting, one.flying
+    return one.cluster
+
+
+def polls_in_vain(machine: Machine) -> bool:
+    """Has nothing changed for a while, in which words of global memory were polled?"""
+    idle = machine.executed - machine.last_progress[1]
+    return idle > PATIENCE and idle > machine.unit(Patience).limit and bool(machine.unit(Polls).at)
+
+
+def room(machine: Machine) -> int:
+    """How many clusters the chip holds at once."""
+    artifact = machine.artifact
+    chip, warps = artifact.chip, -(-artifact.threads // LANES)
+    registers = -(-max(artifact.resources.registers if artifact.resources else 0, 8) // 8) * 8
+    each = min(
+        _SM_THREADS // (warps * LANES),
+        _SM_CTAS,
+        chip.registers // (registers * warps * LANES),
+        chip.sm_shared // (machine.shared_size + chip.reserved_shared),
+    )
+    x, y, z = artifact.cluster
+    return max(chip.sms * max(each, 1) // (x * y * z), 1)

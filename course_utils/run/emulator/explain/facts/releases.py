@@ -1,0 +1,124 @@
+"""Stages that are released: what tells whoever loads over a tile that its wgmmas are done.
+
+Arrivals on an mbarrier release a stage. Where a barrier of threads tells the same, roles go in step, and the
+mbarrier holds nobody back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_utils.run.emulator.explain.facts.fills import Fill, Fills, Issue
+from course_utils.run.emulator.explain.facts.k_tiles import KTiles
+from course_utils.run.emulator.explain.facts.moments import Moment, Moments
+from course_utils.run.emulator.units.mbarrier import Arrived
+from course_utils.run.emulator.units.sync import BarrierJoined, BarrierPassed, ThreadBarrier
+from course_utils.run.emulator.units.tma import LoadsIssued
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.order import Clock
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Warp
+    from course_utils.run.emulator.units.wgmma import Warpgroup
+
+
+class Releases:
+    """Arrivals on the mbarriers of a cluster that no load signals, by mbarrier and its phase, and what each
+    warp knows by barriers of threads alone.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.counts = Counter[str]()
+        self._fills, self._k_tiles = machine.unit(Fills), machine.unit(KTiles)
+        self._moments = machine.unit(Moments)
+        self._arrivals: dict[int, dict[int, list[tuple[Warp, Moment]]]] = {}
+        self._told: dict[Warp | ThreadBarrier, Clock] = {}
+        self._told_at: dict[int, np.ndarray] = {}  # by the number of a load's moment
+        machine.probe.listen(Arrived, self._arrived)
+        machine.probe.listen(BarrierJoined, self._joined)
+        machine.probe.listen(BarrierPassed, self._passed)
+        machine.probe.listen(LoadsIssued, self._load_issued)
+
+    def clear(self) -> None:
+        """A cluster has ended."""
+        self._arrivals.clear()
+        self._told.clear()
+        self._told_at.clear()
+
+    def close(self) -> None:
+        """Where a load writes over what wgmma has read: did arrivals on an mbarrier tell whoever issued it
+        that those wgmmas were done? And where that was in another CTA, arrivals of that CTA's?
+        """
+        before: dict[tuple[CTA, int], Fill] = {}  # what was loaded to a place before
+        for issue in self._fills.issues:
+            for fill, low, high in issue.targets:
+                former = before.get((fill.cta, low))
+                before[fill.cta, low] = fill
+                if former is None or former is fill or not former.reads(low, high):
+                    continue
+                released = self._released(issue, former) and not self._in_step(issue, former)
+                self.counts["loads over a read stage"] += 1
+                self.counts["loads over a stage that was released"] += released
+                if fill.cta is not issue.warp.cta:
+                    self.counts["loads over another CTA's read stage"] += 1
+                    self.counts["loads over a stage that the other CTA released"] += released
+
+    def _arrived(self, event: Arrived) -> None:
+        """Arrivals on an mbarrier that no load signals in this phase: one that releases a stage."""
+        if not (event.barrier.expected or event.barrier.issued):
+            phases = self._arrivals.setdefault(event.barrier.agent, {})
+            moment = self._moments.of(event.path, seen=True)
+            phases.setdefault(event.barrier.phase, []).append((event.path.warp, moment))
+
+    def _released(self, issue: Issue, fill: Fill) -> bool:
+        """Had each warpgroup that multiplied of ``fill`` arrived on mbarriers, or had others of its CTA that
+        knew it was done, before the load's issuer went on from them?
+        """
+        seen = issue.moment.seen
+        assert seen is not None
+        arrivals = [
+            moment
+            for agent, phases in self._arrivals.items()
+            for warp, moment in phases.get(int(seen[agent]) - 1, ())
+            if warp.cta is fill.cta
+        ]
+        return all(
+            any(arrival.after(moment) for arrival in arrivals for moment in self._done(group, fill))
+            for group in fill.readers
+        )
+
+    def _in_step(self, issue: Issue, fill: Fill) -> bool:
+        """Did barriers of threads tell the load's issuer that a warpgroup had multiplied of ``fill``?"""
+        told = self._told_at.get(issue.moment.now)
+        return told is not None and any(
+            told[moment.agent] >= moment.time for group in fill.readers for moment in self._done(group, fill)
+        )
+
+    def _done(self, group: Warpgroup, fill: Fill) -> list[Moment]:
+        """When the warps of a group had waited for the last wgmma that reads ``fill``."""
+        tiles = self._k_tiles.of_group[group]
+        last = max((tile.last for tile in tiles if fill.code in tile.codes), default=-1)
+        return [moment for warp in group.warps if (moment := self._k_tiles.done(warp, last))]
+
+    def _told_of(self, who: Warp | ThreadBarrier, cluster: Cluster) -> Clock:
+        if who not in self._told:
+            self._told[who] = cluster.order.clock()
+        return self._told[who]
+
+    def _joined(self, event: BarrierJoined) -> None:
+        warp, cluster = event.path.warp, event.path.cta.cluster
+        mine = self._told_of(warp, cluster)
+        mine.seen[warp.agent] = warp.time
+        self._told_of(event.barrier, cluster).join(mine)
+
+    def _passed(self, event: BarrierPassed) -> None:
+        cluster = event.path.cta.cluster
+        self._told_of(event.path.warp, cluster).join(self._told_of(event.barrier, cluster))
+
+    def _load_issued(self, event: LoadsIssued) -> None:
+        """Listens after ``Fills``, whose issue is the last one."""
+        if (told := self._told.get(event.path.warp)) and self._fills.issues:
+            self._told_at[self._fills.issues[-1].moment.now] = told.seen.copy()

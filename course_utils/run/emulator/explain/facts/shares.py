@@ -1,0 +1,113 @@
+"""The tiles of D and who takes them: how many each CTA has, and whether CTAs that run at one time share rows
+and columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from math import ceil, floor, gcd, prod
+from typing import TYPE_CHECKING
+
+from course_utils.run.emulator.explain.facts.k_tiles import ROWS, KTiles
+from course_utils.run.emulator.explain.facts.stores import Stores
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.threads import CTA
+
+WINDOW = 16  # CTAs whose tiles are looked at together
+# Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
+SHARED = 12
+NEAR = 8  # tiles from one tile to the next one in such an order: as wide as the widest panel
+
+
+class Shares:
+    """What each CTA of a launch takes of D, by its number."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.counts = Counter[str]()
+        self._k_tiles, self._stores = machine.unit(KTiles), machine.unit(Stores)
+        self._tiles: dict[int, int] = {}
+        self._products: dict[int, int] = {}
+        self._second = False  # whether a CTA has a second tile of D
+
+    def close(self, cta: CTA) -> None:
+        groups = self._k_tiles.of(cta)
+        tiles = [sum(tile.first for tile in mine) for mine in groups]
+        self.counts["CTAs"] += 1
+        self.counts["CTAs with a tile"] += bool(groups)
+        self._second |= any(count > 1 for count in tiles)
+        # consumers that share a tile have it each
+        self._tiles[cta.number] = max(tiles, default=0)
+        self._products[cta.number] = self._k_tiles.products_of(cta)
+        # consumers may take turns; then a CTA with a single tile of D has nothing for the second
+        if len(groups) > 1 or tiles and tiles[0] > 1:
+            self.counts["CTAs that multiply"] += 1
+            self.counts["CTAs with two consumers"] += len(groups) > 1
+
+    def end(self) -> None:
+        """The counts, once all clusters have run."""
+        self._panels()
+        self._neighbours()
+        self._rounds()
+
+    def _rounds(self) -> None:
+        """How many tiles does the busiest CTA take, and how many would it with a CTA on every SM?
+        Unknown where not all CTAs ran. (No kernel of three tensors has a counter to draw tiles from.)
+        """
+        x, y, z = self.machine.artifact.grid
+        if len(self._tiles) < x * y * z:
+            self._even(x * y * z)
+            return
+        self.counts["tiles taken"] = sum(self._tiles.values())
+        self.counts["rounds"] = max(self._tiles.values())
+        self.counts["rounds of all SMs"] = -(-sum(self._tiles.values()) // self.machine.artifact.chip.sms)
+
+    def _even(self, ctas: int) -> None:
+        """Of a few CTAs that ran: how many take about as many tiles as all would, each with an even share?"""
+        artifact = self.machine.artifact
+        if not (self._k_tiles.counts["products multiplied"] and artifact.has_problem):
+            return
+        problem = artifact.problem
+        edge = any(extent % ROWS for extent in problem)  # tiles there multiply more than there is
+        tile = max(products / max(self._tiles[n], 1) for n, products in self._products.items())
+        even = prod(problem) / ctas / tile
+        for products in self._products.values():
+            self.counts["CTAs looked at"] += 1
+            self.counts["CTAs with their share"] += edge or floor(even) - 1 <= products / tile <= ceil(even)
+
+    def _panels(self) -> None:
+        """How many rows and columns of tiles do CTAs that run at one time read between them, in the round
+        where that is most? Where each has one tile, all of D is read at one time in any order.
+        """
+        if not self._second:
+            return
+        tiles = self._stores.tiles
+        found = []
+        for turn in range(max(map(len, tiles.values()), default=0)):
+            begun = [tiles[n][turn] for n in sorted(tiles) if len(tiles[n]) > turn]
+            windows = [begun[i : i + WINDOW] for i in range(len(begun) - WINDOW + 1)]
+            read = [sum(len(set(axis)) for axis in zip(*window, strict=True)) for window in windows]
+            if turn == 0 and read or len(read) >= WINDOW:  # of a few nobody can tell
+                found.append((sum(count <= SHARED for count in read) / len(read), read))
+        for _, read in sorted(found)[:1]:
+            self.counts["neighbouring CTAs"] += len(read)
+            self.counts["rows and columns of theirs"] += sum(read)
+            self.counts["neighbouring CTAs that share"] += sum(count <= SHARED for count in read)
+
+    def _neighbours(self) -> None:
+        """In each round, are the tiles near that a CTA and the next one take? (The step from one panel to the
+        next is far.)
+        """
+        tiles = self._stores.tiles
+        if any(len(corner) < 2 for mine in tiles.values() for corner in mine):
+            return  # a tensor of one dimension
+        corners = [sorted({corner[axis] for mine in tiles.values() for corner in mine}) for axis in (0, 1)]
+        sides = [gcd(*(b - a for a, b in pairwise(axis))) for axis in corners] if self._second else []
+        for number, mine in tiles.items() if all(sides) else ():
+            for one, other in zip(mine, tiles.get(number + 1, ()), strict=False):
+                apart = sum(abs(one[axis] - other[axis]) // side for axis, side in enumerate(sides))
+                self.counts["tiles of neighbours"] += 1
+                self.counts["tiles of neighbours, near"] += apart <= NEAR
