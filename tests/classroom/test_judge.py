@@ -250,6 +250,8 @@ def test_an_emulation_without_end_gets_nothing_and_one_without_a_processor_is_no
 class Late:
     """A worker that never answers, and had a processor for ``work`` seconds."""
 
+    twins = ()
+
     def __init__(self, work):
         self.work, self.asked = work, 0
 

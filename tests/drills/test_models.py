@@ -14,6 +14,7 @@ from course_utils.drills import barriers, deck, maps, memory, ring, tiles
 from course_utils.figures.tiles import order
 from course_utils.run.emulator.core.order import Order
 from course_utils.run.emulator.core.probe import Probe
+from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
 from course_utils.tma.layouts import flattened, same_payload, swizzled
 
@@ -31,12 +32,12 @@ def emulated_path():
     warp = Warp()
     warp.agent, warp.time, warp.clock = order.new_agent(), 0, order.clock()
     warp.tick = nothing
-    cta = SimpleNamespace(cluster=SimpleNamespace(order=order), number=0)
+    cta = warp.cta = SimpleNamespace(cluster=SimpleNamespace(order=order), number=0)
     return SimpleNamespace(warp=warp, machine=machine, at=0, cta=cta, report=nothing)
 
 
-class Warp:
-    """A warp can be a key, which a SimpleNamespace cannot."""
+class Warp(Holder):
+    """A warp with what units keep on it, and nothing else."""
 
 
 class Emulated:

@@ -128,7 +128,7 @@ def test_ungrouped_copy_hangs_or_ends_wrong(cell):
     hung, found, _ = run(kernel, 0)
     assert not hung.finished and {"expect-tx", "overwrite-before-use"} < set(found)
     assert "516,096 bytes that came" in found["deadlock"].detail
-    ended, found, same = run(kernel, 1)
+    ended, found, same = run(kernel, 15)
     assert (
         ended.finished and not same and {"expect-tx", "overwrite-before-use", "exit-in-flight"} <= set(found)
     )

@@ -233,9 +233,9 @@ ALL = "cp.async.wait_all;\n"
     [
         (FILL, "with ordinary stores, and no"),
         (COPIED + ALL, "with cp.async, and no"),
-        (COPIED + ALL + FILL, "with ordinary stores, and no"),  # over what was copied
-        (COPIED + "st.shared.u32 [%r1+9000], %r0;\n" + ALL, "with cp.async, and no"),  # and elsewhere
-        (COPIED + ALL + "red.shared.add.u32 [%r1], 1;\n", "with atomics, and no"),
+        (COPIED + ALL + BAR + FILL, "with ordinary stores, and no"),  # over what was copied
+        (COPIED + by_thread_0("st.shared.u32 [%r1+9000], %r0;", "STORED_TOO") + ALL, "with cp.async, and no"),  # and elsewhere
+        (COPIED + ALL + BAR + "red.shared.add.u32 [%r1], 1;\n", "with atomics, and no"),
     ],
 )
 def test_what_wrote_without_a_proxy_fence_is_named(fill, how):

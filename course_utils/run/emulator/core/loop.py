@@ -197,11 +197,23 @@ def _step(machine: Machine, path: Path, turn: int) -> None:
     if machine.progress != machine.last_progress[0]:
         machine.last_progress = machine.progress, machine.executed
     elif path.cta.cluster.warps_left and residents.polls_in_vain(machine):
-        raise Elsewhere(path)
-    elif machine.executed - machine.last_progress[1] > SPIN_LIMIT:
+        if not _released(machine):
+            raise Elsewhere(path)
+    elif machine.executed - machine.last_progress[1] > SPIN_LIMIT and not _released(machine):
         path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
     if machine.executed > machine.limit:
         path.halt("instruction-limit", "instruction limit", count=machine.executed)
+
+
+def _released(machine: Machine) -> bool:
+    """Let those run whom the schedule holds back: somebody may be polling for one of them. Says whether there
+    were any.
+    """
+    held = [path for path in machine.ready if path.held]
+    for path in held:
+        path.held = False
+    machine.last_progress = machine.progress, machine.executed
+    return bool(held)
 
 
 def _failed(machine: Machine, path: Path, function: Callable[..., int], error: Exception) -> int:

@@ -394,7 +394,7 @@ class Races:
                 agent, time = code & AGENT_MASK, code >> AGENT_BITS
                 late_ones = [w for w in together or (path.warp,) if w.clock.fenced[agent] < time]
                 writer = _agent(path.cta.cluster, agent)
-                by = Cause("", shadow.written_by.get(code, "ordinary stores"))
+                by = shadow.written_by.get(code, "ordinary stores")
                 values = {"reader": reader, "who": late_ones or [path.warp], "writer": writer, "by": by}
                 find(path, "proxy-fence", "no proxy fence before the read", values)
         if not codes.all():

@@ -5,7 +5,6 @@ kind, what it means and what to try.
 
 # what says itself, and notes: what stands at a line
 PHRASES = (
-    *("atomics", "cp.async", "ordinary stores"),
     *("a thread", "a TMA store", "a bulk copy", "a reduction", "uses a value in a register", "in vain"),
     *("nothing", "never"),
     *("less often", "is one too many", "which buffer has each"),

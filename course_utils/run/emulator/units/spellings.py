@@ -125,6 +125,7 @@ WORDS: dict[str, frozenset[str]] = {
         "bar.warp.sync": "",
         "barrier.cluster": "arrive wait aligned relaxed release acquire",
         "membar": "cta gl sys",
+        "membar.proxy": "alias",
         "fence": f"sc acq_rel acquire release {_SCOPES} sync_restrict::shared::cta "
         "sync_restrict::shared::cluster",
         "fence.proxy": "alias",
