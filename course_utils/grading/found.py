@@ -64,11 +64,14 @@ def waits_too_late(finding: Mapping[str, Any]) -> bool:
 
 
 def same_part(finding: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The first two of the consumer warps that write one part of a tile, of which nothing writes the rest;
-    None for another finding.
+    """The first two of the consumer warps that write one part of a tile; None for another finding.
     """
-    if finding.get("case") != "reads nothing, writers clash":
+    values = finding.get("values", {})
+    if finding.get("case") == "reads nothing, writers clash":
+        groups = values["writers"]["groups"]
+    elif finding.get("case") == "two warps write":
+        groups = [*values["who"]["groups"], *values["writer"]["groups"]]
+    else:
         return None
-    groups = finding["values"]["writers"]["groups"]
     first, second, *_ = (number for group in groups for number in group["numbers"])
     return (first, second) if {group["role"] for group in groups} == {"consumer"} else None

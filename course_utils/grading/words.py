@@ -126,8 +126,8 @@ NUMBERS = {
     "which tile does each store take?",
     "shared-rows": "Both consumer warpgroups multiply the same rows ({tensor}[{rows}, {columns}] holds "
     "A[0:64]...): how many 64 rows of it does the MMA give to each?",
-    "shared-part": "Two warpgroups write the same part of the tile, and none writes the rest: how many 64 "
-    "rows of it does the MMA give to each?",
+    "shared-part": "Two warpgroups write the same part of the tile: how many 64 rows of it does the MMA give "
+    "to each?",
     # transposed
     "own-transposed": f"{_TILE} holds its own product, transposed: are the two operands, or {{tensor}}'s "
     "rows and columns, swapped?",

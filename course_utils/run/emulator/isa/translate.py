@@ -184,18 +184,20 @@ class Program:
             return isinstance(operand, Imm) or isinstance(operand, Not) and same(operand.item, begin)
 
         self.fixed: set[int] = set()  # the instructions that write such a register
-        self.fixed_bases: set[int] = set()  # those that take an address of such a register
+        self.fixed_bases: set[tuple[int, int]] = set()  # and which operands are an address by such a register
         for begin in (begin for begin in self.ends if begin in nearest):
             for i in range(begin, self.ends[begin]):
                 lowered, sources = self.lowered[i], [operand for operand, _ in self.lowered[i].sources]
-                if any(isinstance(one, Mem) and one.offset and same(one.base, begin) for one in sources):
-                    self.fixed_bases.add(i)
+                for n, one in enumerate(sources):
+                    if isinstance(one, Mem) and one.offset and not one.coordinates and same(one.base, begin):
+                        self.fixed_bases.add((i, n))
                 if lowered.kind not in ("value", "copy") or self.kernel.instructions[i].guard:
                     continue
                 target = lowered.targets[0] if len(lowered.targets) == 1 and not lowered.unpack else None
                 if target and writes[target.index] == 1 and all(same(one, begin) for one in sources):
                     home[target.index] = begin
                     self.fixed.add(i)
+        self.kept = self.fixed | {i for i, _ in self.fixed_bases}  # what they compute is kept
 
     def divergence(self, branch: int, taken: int, other: int) -> tuple[int, int, int]:
         """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit
@@ -257,7 +259,7 @@ class Program:
             lines.append(f" p.at = {begin}; p.endless()")
             at.append(begin)
         scope: dict[str, Any] = {"both": both, "merge": merge}
-        if not masked and any(i in self.fixed or i in self.fixed_bases for i in range(begin, end)):
+        if not masked and not self.kept.isdisjoint(range(begin, end)):
             lines.append(f" C = X[{FIXED!r}]")
             at.append(begin)
         if masked:
@@ -316,8 +318,8 @@ class Program:
             yield f"{indent}p.at = {i}; w{i}(p)"
         scope[f"f{i}"] = lowered.function
         values = ", ".join(
-            self._kept(i, operand, self._expression(operand, width), masked)
-            for operand, width in lowered.sources
+            self._expression(operand, width) if masked else self._kept(i, n, self._expression(operand, width))
+            for n, (operand, width) in enumerate(lowered.sources)
         )
         if lowered.kind == "blocking":
             yield f"{indent}p.at = {i}; return f{i}(p, {mask}, {following}{', ' + values if values else ''})"
@@ -347,11 +349,11 @@ class Program:
                     merged = f"{merged} if pr[{register.index}] else {value}"
                 yield f"{indent}R[{register.index}] = {merged}"
 
-    def _kept(self, i: int, operand: Any, expression: str, masked: bool) -> str:
-        """The address that an instruction takes, computed once where it is fixed."""
-        if masked or i not in self.fixed_bases or not isinstance(operand, Mem) or operand.coordinates:
+    def _kept(self, i: int, n: int, expression: str) -> str:
+        """The address that operand ``n`` of an instruction is, computed once where it is fixed."""
+        if (i, n) not in self.fixed_bases:
             return expression
-        return f"(C[~{i}] if ~{i} in C else C.setdefault(~{i}, {expression}))"
+        return f"(C[{i}, {n}] if ({i}, {n}) in C else C.setdefault(({i}, {n}), {expression}))"
 
     def _expression(self, operand: Any, width: int) -> str:
         if isinstance(operand, Reg):
