@@ -64,8 +64,7 @@ def waits_too_late(finding: Mapping[str, Any]) -> bool:
 
 
 def same_part(finding: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The first two of the consumer warps that write one part of a tile; None for another finding.
-    """
+    """The first two of the consumer warps that write one part of a tile; None for another finding."""
     values = finding.get("values", {})
     if finding.get("case") == "reads nothing, writers clash":
         groups = values["writers"]["groups"]

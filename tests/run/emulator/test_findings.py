@@ -234,7 +234,10 @@ ALL = "cp.async.wait_all;\n"
         (FILL, "with ordinary stores, and no"),
         (COPIED + ALL, "with cp.async, and no"),
         (COPIED + ALL + BAR + FILL, "with ordinary stores, and no"),  # over what was copied
-        (COPIED + by_thread_0("st.shared.u32 [%r1+9000], %r0;", "STORED_TOO") + ALL, "with cp.async, and no"),  # and elsewhere
+        (
+            COPIED + by_thread_0("st.shared.u32 [%r1+9000], %r0;", "STORED_TOO") + ALL,
+            "with cp.async, and no",
+        ),  # and elsewhere
         (COPIED + ALL + BAR + "red.shared.add.u32 [%r1], 1;\n", "with atomics, and no"),
     ],
 )

@@ -3,10 +3,11 @@ seed.
 
 PTX promises no order between warps and none between asynchronous operations but what barriers and waits
 impose. Each seed draws a character: some warps slow, short or long turns, TMA prompt or as late as can be,
-whole or in many pieces. Two of three seeds hold one CTA of each cluster, or one warp of each CTA, back for as
-long as anything else can go on, so that the others are a whole round ahead where barriers let them, or until
-nothing changes any more: a warp that polls can always go on. When no warp can run, bytes land; when none are left, every try_wait is let expire once; and if nothing has changed
-after that, the program is deadlocked.
+whole or in many pieces. Two of three seeds hold one CTA of each cluster, or one warp of each CTA, back for
+as long as anything else can go on, so that the others are a whole round ahead where barriers let them, or
+until nothing changes any more: a warp that polls can always go on. When no warp can run, bytes land; when
+none are left, every try_wait is let expire once; and if nothing has changed after that, the program is
+deadlocked.
 """
 
 from __future__ import annotations
