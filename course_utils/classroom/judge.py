@@ -143,7 +143,7 @@ def _without_gpu(
         first = plan[0][0]
         launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
         idle = []
-        if real:
+        if real and isinstance(wanted, Step):
             begins = real_size.K_TILES if real_size.begins(wanted) else None
             idle = [Launch(real, artifacts[real], wanted.problem, randomize.one_cta(seed), k_tiles=begins)]
         verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)

@@ -33,9 +33,10 @@ class KTile:
 
     ``clock`` is what its four warps had all seen when they began, ``known`` what any of them had; ``first``
     whether a tile of D begins with it, ``queued`` whether a good part of the one before was not yet waited
-    for then, and something was in flight before each of its own wgmmas. ``begin`` and ``last`` are the numbers of its first and its last wgmma, ``products`` how many it
-    multiplies. ``sides`` has for A and for B the rows of each part that a wgmma reads, by what tells it from
-    others, ``rows`` those of A by those of B, of each two parts that meet.
+    for then, and something was in flight before each of its own wgmmas. ``begin`` and ``last`` are the
+    numbers of its first and its last wgmma, ``products`` how many it multiplies. ``sides`` has for A and for
+    B the rows of each part that a wgmma reads, by what tells it from others, ``rows`` those of A by those of
+    B, of each two parts that meet.
     """
 
     codes: tuple[int, ...]
