@@ -18,7 +18,7 @@ from course_utils.artifact import Artifact
 from course_utils.classroom import provenance, randomize, similar, submissions, workshop
 from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
-from course_utils.grading import conditions, gemm, maps, steps
+from course_utils.grading import conditions, gemm, maps, real_size, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
 from course_utils.grading.found import of_text
@@ -142,7 +142,10 @@ def _without_gpu(
         )
         first = plan[0][0]
         launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
-        idle = [Launch(real, artifacts[real], wanted.problem)] if real else []
+        idle = []
+        if real and isinstance(wanted, Step):
+            begins = real_size.K_TILES if real_size.begins(wanted) else None
+            idle = [Launch(real, artifacts[real], wanted.problem, randomize.one_cta(seed), k_tiles=begins)]
         verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
         note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
         ptx_form = _form(artifacts[max(sizes, key=prod)])  # the least of it is unrolled there
@@ -196,9 +199,11 @@ def _emulated(
     idle: Sequence[Launch],
     source: str,
 ) -> Verdict:
-    """The verdict of the emulator, which runs all but the ``idle`` ones."""
-    answered = machine.run(launches)
-    for _, answer in answered:
+    """The verdict of the emulator, which only begins the ``idle`` ones, where there is something to see."""
+    begun = [launch for launch in idle if launch.k_tiles is not None]
+    ran = machine.run([*launches, *begun])
+    answered, beginnings = ran[: len(launches)], ran[len(launches) :]
+    for _, answer in ran:
         if answer.error == "not_run" and (
             "process died" in answer.detail
             or answer.detail.startswith(TOO_BUSY)
@@ -209,7 +214,11 @@ def _emulated(
     if not isinstance(wanted, Step):
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
-    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True, idle=idle)
+    seen = [
+        *((launch, answer.facts or {}) for launch, answer in beginnings),
+        *((launch, None) for launch in idle if launch.k_tiles is None),
+    ]
+    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True, idle=seen)
     facts = [answer.facts or {} for _, answer in answered]
     if stopped or conditions.idle(wanted.requires, facts):
         return _nothing_of(verdict)

@@ -47,6 +47,11 @@ def real_size(wanted: Step, seed: str) -> tuple[int, ...]:
     return _size(wanted.real_size, of(seed, wanted.id, "real size"), wanted)
 
 
+def one_cta(seed: str) -> tuple[int, ...]:
+    """The CTA that begins a launch of the real size: nobody knows which."""
+    return (of(seed, "real size", "CTA").randrange(ANY),)
+
+
 def copy(case: CopyCase, seed: str) -> CopyCase:
     """The copy with shapes of its own: other multiples of the table's in the first two dimensions."""
     draws = of(seed, case.id, "shapes")

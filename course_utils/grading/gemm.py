@@ -17,7 +17,7 @@ from course_utils.grading import check, conditions, maps, real_size, refine, ste
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
 from course_utils.grading.found import Found, found, place_of
-from course_utils.grading.properties import PROPERTIES
+from course_utils.grading.properties import PROPERTIES, Facts
 from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import NOT_REACHED, Part, Verdict, score
@@ -62,7 +62,7 @@ def check_gemm(
         timed = (
             [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress, chip_of(machine))
         )
-        verdict = judge(row, dsl, machine, answered, timed, progress, False, idle)
+        verdict = judge(row, dsl, machine, answered, timed, progress, False, [(one, None) for one in idle])
         if after and next(part for part in verdict.checks if part.name == "results").passed is not False:
             verdict = _on_the_gpu(row, verdict, factory, after, progress)
         return verdict
@@ -143,11 +143,12 @@ def judge(
     timed: Timed = (),
     progress: CheckProgress | None = None,
     strict: bool = False,
-    idle: Sequence[Launch] = (),
+    idle: Sequence[tuple[Launch, Facts | None]] = (),
 ) -> Verdict:
     """The verdict on a kernel that was run: ``answered`` are its launches, ``timed`` is what to time if it is
     right; ``progress`` gets the parts. ``strict``: what was not seen to run is missing, also of a kernel that
-    is wrong or did not come to its end. ``idle`` are launches that were compiled, and that nobody runs.
+    is wrong or did not come to its end. ``idle`` are launches that were compiled, and that nobody runs to
+    their end: with the facts of their first K tiles where somebody began them.
     """
     progress = progress or CheckProgress(step, dsl, machine.name)
     progress.start("instructions", "looking for the step's idea")
@@ -157,8 +158,8 @@ def judge(
     unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
     if results.passed and conditions.asks_for_own(step.requires, first):
         unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
-    for launch in idle:
-        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch)
+    for launch, facts in idle:
+        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch, facts)
         unmet |= {name: one for name, one in there.items() if name not in unmet}
     results = _gated(step, results, _share_met(step, unmet | unseen))
     instructions = _instructions(step, answered, unmet, unseen, first, results)

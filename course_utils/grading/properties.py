@@ -190,8 +190,8 @@ PROPERTIES = {
         call=ORDER,
     ),
     "tile order in each round": Property(
-        "near tiles for CTAs that run at one time, in each round<: the order of tiles goes on where the last "
-        "round ended>",
+        "near tiles for CTAs that run at one time, in each round<: the panels go on where the last round "
+        "ended>",
         "tiles of neighbours, near",
         "tiles of neighbours",
         "tiles of a CTA and the next one",
@@ -213,8 +213,8 @@ PROPERTIES = {
         families=(Family.SETMAXNREG,),
     ),
     "loads in the epilogue": Property(
-        "loads during the epilogue<: the producer issues the loads of the next tile of D while consumers "
-        "write this one>",
+        "loads during the epilogue<: the producer issues the next tile's loads, for half of the ring or "
+        "more, while consumers write this one>",
         "epilogues with loads",
         "epilogues",
         "epilogues that another tile follows",
@@ -222,7 +222,7 @@ PROPERTIES = {
         near=(Family.TENSOR_LOAD,),
     ),
     "group in flight": Property(
-        "one wgmma group in flight<: the next K tile's `wgmma` is issued before the last one was waited for<"
+        "one wgmma group in flight<: within a tile of D, the next `wgmma` is issued while another one runs<"
         " (`T.wait_wgmma(1)`, `warpgroup.wait_group(1)`)>>",
         "K tiles followed, one queued",
         "K tiles followed",
@@ -339,7 +339,7 @@ PROPERTIES = {
     ),
     "stages released": Property(
         "stages that consumers release<: they arrive on an `empty` mbarrier once they have multiplied, and "
-        "the producer waits on it before it loads over their tile>",
+        "the producer waits on it alone before it loads over their tile>",
         "loads over a stage that was released",
         "loads over a read stage",
         "loads over a tile that was multiplied",
@@ -347,7 +347,8 @@ PROPERTIES = {
         near=(Family.ARRIVE, Family.TENSOR_LOAD),
     ),
     "loads three ahead": Property(
-        "loads three K tiles ahead<: while `wgmma` multiplies K tile k, those of the next three are issued>",
+        "loads three K tiles ahead<: while `wgmma` multiplies K tile k, those of the next three are issued, "
+        "none after another has landed>",
         "K tiles with loads 3 ahead",
         "K tiles with 3 after them",
         "K tiles",
@@ -376,7 +377,7 @@ PROPERTIES = {
         "elements of D by a second consumer",
         "elements of D by wgmma",
         "elements of D, the second consumer's",
-        0.25,
+        0.3,  # who take turns may have two tiles of three
         near=(Family.WGMMA,),
     ),
     "sums of several CTAs": Property(

@@ -1,6 +1,7 @@
-"""A kernel at the size that a GPU times: compiled, not run, and held against the sizes that were emulated.
+"""A kernel at the size that a GPU times: compiled, and held against the sizes that were emulated.
 
-An emulator runs small sizes. What it saw says something of a large one only if that has the same plan.
+An emulator runs small sizes. What it saw says something of a large one only if that has the same plan. A
+class's judge also begins the large one: its first K tiles show whether its pipeline is the same too.
 """
 
 from __future__ import annotations
@@ -9,14 +10,23 @@ from collections.abc import Sequence
 
 from course_utils.artifact import Artifact
 from course_utils.grading import conditions
+from course_utils.grading.conditions import CONDITIONS
 from course_utils.grading.found import Found, found
+from course_utils.grading.properties import PROPERTIES, Facts
 from course_utils.grading.steps import Step
+from course_utils.problems import PROBLEMS
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import parse
 from course_utils.ptx.receipts import read_ptx
 from course_utils.run.backends import Launch
 
 PLAN = "one plan"
+K_TILES = 24  # that are begun: every stage of a ring is filled several times
+# what they show; how much of D there is, and who takes which tile of it, nobody sees
+_OF_K_TILES = {
+    *("two stages used", "four stages used", "loads ahead", "loads three ahead", "group in flight"),
+    *("producer", "stages released", "K tiles by multicast", "stages released by both CTAs"),
+}
 # a compiler decides on these by what it unrolls and what it keeps in registers
 _OF_NO_PLAN = {
     Family.OTHER,
@@ -27,16 +37,46 @@ _OF_NO_PLAN = {
 }
 
 
-def lacking(step: Step, emulated: Sequence[Artifact], real: Launch) -> dict[str, Found]:
+def begins(step: Step) -> bool:
+    """Has it K tiles, and do the first ones show something of what the step requires?"""
+    shown = _OF_K_TILES.intersection(map(_of_run, step.requires))
+    return bool(PROBLEMS[step.problem].multiplied and shown)
+
+
+def lacking(
+    step: Step, emulated: Sequence[Artifact], real: Launch, facts: Facts | None = None
+) -> dict[str, Found]:
     """By name: what the step requires and the kernel lacks at its real size, and ``PLAN`` where that is
     another kernel than each of ``emulated``. Where a step has a plan for each size, only the first is asked.
+    ``facts`` are those of its first K tiles, None where it was not begun.
     """
     made = real.artifact
     lacks = conditions.unmet(read_ptx(made.ptx, made.kernel), made, step.requires, step.forbids)
     if "exact maps" not in step.requires and (another := _another_plan(step, emulated, made)):
         now, before = another
         lacks[PLAN] = found("missing", "another-plan", now=now, before=before)
+    if facts is not None:
+        lacks |= {name: one for name, one in _begun(step, made, facts).items() if name not in lacks}
     return {name: conditions.seen_at(one, real) for name, one in lacks.items()}
+
+
+def _of_run(name: str) -> str:
+    """The property of a run that a requirement is, or is there for; "" for none."""
+    return name if name in PROPERTIES else CONDITIONS[name].run if name in CONDITIONS else ""
+
+
+def _begun(step: Step, a: Artifact, facts: Facts) -> dict[str, Found]:
+    """By name: what the first K tiles do not show. Of a run that found something before, that is all."""
+    lacks: dict[str, Found] = {}
+    for name in step.requires:
+        idea = _of_run(name)
+        if idea not in _OF_K_TILES or name in CONDITIONS and not CONDITIONS[name].applies_to(a):
+            continue
+        if not facts.get(PROPERTIES[idea].chances):
+            lacks[name] = found("missing", "property-not-seen", requirement=idea)
+        elif violated := PROPERTIES[idea].violation(idea, facts, a):
+            lacks[name] = violated
+    return lacks
 
 
 def _another_plan(step: Step, emulated: Sequence[Artifact], real: Artifact) -> tuple[str, str] | None:

@@ -41,8 +41,8 @@ EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 384), None), ((256, 512, 6
 # clusters of two, and all of them, so that a forgotten one shows.
 RING = (EMULATED[0], ((256, 512, 1152), None), EMULATED[2])
 PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
-# of two CTAs the one after the other: their tiles are near in each round
-NEIGHBOURS = ((MANY_TILES, (0, 1, -1)), *PERSISTENT[1:])
+# of a CTA, the next and the eighth after it: their tiles are near in each round, and not in a row
+NEIGHBOURS = ((MANY_TILES, (0, 1, 8, -1)), *PERSISTENT[1:])
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
 # Clusters with tiles of 256 columns have fewer of them: a longer K fills each stage three times there too.
 MULTI_CONSUMER = (((4864, 2304, 320), FIRST_AND_LAST), ((256, 512, 1024), None), ((1024, 4352, 64), None))

@@ -39,7 +39,8 @@ class Launch:
     """One Artifact to be launched at ``size``: M, N, K, or a copy's shape.
 
     ``kind`` is of ``problems.PROBLEMS``. ``ctas`` are enough for an emulator to run, -1 is the last; None is
-    all. ``sums``: an emulator also says whose sums the output holds.
+    all. ``sums``: an emulator also says whose sums the output holds. ``k_tiles``: an emulator only begins it,
+    and says what it has seen of so many.
     """
 
     size: tuple[int, ...]
@@ -47,6 +48,7 @@ class Launch:
     kind: str = "gemm"
     ctas: tuple[int, ...] | None = None
     sums: bool = False
+    k_tiles: int | None = None
 
 
 OnAnswer = Callable[[Launch, Answer], object]
@@ -200,6 +202,8 @@ class Emulator:
             fields["ctas"] = list(launch.ctas)
         if launch.sums:
             fields["sums"] = True
+        if launch.k_tiles is not None:
+            fields["k_tiles"] = launch.k_tiles
         if self.tags is not None:
             fields["tags"] = self.tags
         if self.figure:

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import compile_sizes
+from course_utils.compile.factory import compile_factory, compile_sizes
+from course_utils.compile.faults import table
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import real_size, steps
-from course_utils.grading.gemm import check_gemm
+from course_utils.grading.gemm import check_gemm, judge
 from course_utils.grading.words import text
 from course_utils.problems import PROBLEMS
-from course_utils.run.backends import Launch
+from course_utils.run.backends import Emulator, Launch
 
 ROWS = steps.STEPS | steps.GEMM_CASES | steps.TASKS
 SOLVED = [(name, dsl) for name in (*steps.STEPS, "t5", *steps.TASKS) for dsl in steps.DSL_NAMES]
@@ -103,3 +104,55 @@ def test_step_11_has_a_plan_for_each_size():
     real = replace(real, cluster=(2, 1, 1))
     assert real_size.PLAN not in real_size.lacking(row, [ran], Launch(sizes[1], real))
     assert real_size.PLAN in real_size.lacking(ROWS["step05"], [ran], Launch(sizes[1], real))
+
+
+BEGUN = [
+    ("step05", "tilelang", "loads ahead up to K = 1280 alone", {"loads ahead"}),
+    pytest.param("step10", "cute", "", set(), marks=pytest.mark.thorough),
+]
+
+
+@pytest.mark.parametrize("step, dsl, name, lacks", BEGUN, ids=["a decoy", "a solution"])
+def test_the_first_k_tiles_of_the_real_size_show_its_pipeline(step, dsl, name, lacks):
+    (gemm,) = [fault.factory() for fault in table() if fault.name == name] or [solution(step, dsl)]
+    row = ROWS[step]
+    real = compile_factory(gemm, dsl, row.real_size)
+    launch = Launch(row.real_size, real, ctas=(70,), k_tiles=real_size.K_TILES)
+    answer = Emulator(schedules=(0,), tags=1).ask(launch)
+    assert answer.ok and not answer.error and not answer.finished
+    warpgroups = real.threads // 128 - 1 or 1
+    assert answer.facts["K tiles"] <= 2 * warpgroups * (real_size.K_TILES + 1)
+    found = real_size.lacking(row, [real], launch, answer.facts)
+    assert set(found) == lacks
+    for one in found.values():
+        assert text(one.cause).endswith("(at M, N, K = 4096 x 4096 x 4096)"), text(one.cause)
+
+
+def test_a_launch_that_shows_no_k_tile_lacks_what_they_would_show():
+    row, small = ROWS["step05"], (128, 256, 128)
+    artifact = compile_factory(solution("step05", "tilelang"), "tilelang", small)
+    found = real_size.lacking(row, [artifact], Launch(small, artifact), {})
+    assert set(found) == {"loads ahead", "two stages used"}
+    assert "nothing of it was seen in a run" in text(found["loads ahead"].cause)
+
+
+def test_only_steps_with_a_ring_of_k_tiles_are_begun():
+    assert [name for name in ROWS if not real_size.begins(ROWS[name])] == [
+        *("step01", "step02", "step03", "step04"),
+        *("t3a", "t3c"),
+        *("t5", "task08b"),
+    ]
+
+
+def test_what_the_real_size_does_not_show_costs_points_in_a_strict_judgement():
+    row, small = replace(ROWS["step05"], emulated=(((128, 256, 320), None),)), (128, 256, 320)
+    artifact = compile_factory(solution("step05", "tilelang"), "tilelang", small)
+    machine = Emulator(schedules=(0,))
+    launch = Launch(small, artifact, sums=True)
+    answered = machine.run([launch])
+    facts = answered[0][1].facts
+    right = judge(row, "tilelang", machine, answered, strict=True, idle=[(launch, facts)])
+    assert right.card is None
+    late = facts | {"K tiles with loads 1 ahead": 0}
+    verdict = judge(row, "tilelang", machine, answered, strict=True, idle=[(launch, late)])
+    assert verdict.points < right.points and "needs loads ahead" in verdict.diagnosis

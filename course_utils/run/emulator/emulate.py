@@ -48,6 +48,7 @@ def emulate(
     record: bool | None = False,
     facts: bool = True,
     addresses: Mapping[str, int] | None = None,
+    k_tiles: int | None = None,
 ) -> Emulation:
     """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
     dtypes.
@@ -57,7 +58,8 @@ def emulate(
     persistent kernel's are enough to see what one tile leaves to the next. ``tags`` make another tensor core
     of it (see ``isa.tags``). ``record`` keeps the events of all clusters. Without ``facts`` the run has none.
     ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
-    other parameters; else the emulator chooses.
+    other parameters; else the emulator chooses. After ``k_tiles`` of one warpgroup the run is over, not
+    finished, with the facts of what it has seen.
     A kernel whose one fault is to read shared memory that nothing has written runs again with other bytes
     there; where it stores the same, the fault is none.
     Raises EmulatorError for PTX that is not modelled (the text names the line) and for tensors that do not
@@ -80,7 +82,7 @@ def emulate(
         program, constants = _program(artifact.ptx, artifact.kernel)
         places = addresses or {}
         machine = Machine(program, artifact, fresh, constants, seed, limit, only, tags, places, filler)
-        return _run(machine, attach(machine, record, left_out, facts))
+        return _run(machine, attach(machine, record, left_out, facts, k_tiles))
 
     try:
         done = run(memory.FILLERS[0])
@@ -130,7 +132,8 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
     finished = not explained.findings.found and loop.run(machine)
     found, trace = explained.found(finished), explained.trace
     traced = (trace.spans, trace.arrivals, trace.events) if trace else ([], [], [])
-    facts = explained.facts.end() if finished and explained.facts else dict(machine.counts)
+    whole = explained.facts and (finished or explained.facts.k_tiles.enough)
+    facts = explained.facts.end() if whole and explained.facts else dict(machine.counts)
     printed = str(machine.unit(printf.Printed))
     return Emulation(finished, found, machine.executed, machine.seed, *traced, facts, printed)
 

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from course_utils.artifact import Artifact
+from course_utils.problems import PROBLEMS
 from course_utils.run import trial
 from course_utils.run.emulator import sums
 from course_utils.run.emulator.emulate import emulate
@@ -40,3 +41,20 @@ def emulated(
     held = partial(sums.compared, tags) if tags else trial.compared
     tried = trial.tried(kind, artifact, generator, run, "cpu", ctas is not None, held)
     return done[0], tried
+
+
+def begun(
+    artifact: Artifact,
+    generator: torch.Generator,
+    schedule: int,
+    ctas: Sequence[int] | None,
+    kind: str,
+    k_tiles: int,
+    tags: Tags | None = None,
+) -> Emulation:
+    """The beginning of a launch on the generator's next inputs: until a warpgroup has multiplied so many
+    ``k_tiles``, else all of it. Nobody looks at its results. Raises EmulatorError.
+    """
+    inputs, padded = trial.tensors(PROBLEMS[kind], artifact, generator, "cpu")
+    given = inputs | trial.inside(artifact, padded)
+    return emulate(artifact, given, schedule, ctas=ctas, tags=tags, record=None, k_tiles=k_tiles)

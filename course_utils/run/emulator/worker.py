@@ -22,7 +22,7 @@ from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.ledger import table
 from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.emulator.isa.tags import Tags
-from course_utils.run.emulator.launch import emulated
+from course_utils.run.emulator.launch import begun, emulated
 from course_utils.run.emulator.sums import by_wgmma, elsewhere, nobody, whose
 
 FIGURE_LIMIT = 400_000  # characters of what a figure plays
@@ -38,6 +38,7 @@ def run(
     sums: bool = False,
     tags: int | None = None,
     figure: bool = False,
+    k_tiles: int | None = None,
 ) -> dict:
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
@@ -48,10 +49,21 @@ def run(
     multiplied beside ``wgmma``, its products come from elsewhere. ``sums``: of a right kernel, ``facts`` has
     whose sums its output holds (see ``sums.whose``).
     ``figure``: of a run in which something was found, what a figure plays (see ``replay``).
+    ``k_tiles``: under the first schedule the launch only begins (see ``launch.begun``), and the answer has no
+    more than what was seen.
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
     some = None if ctas is None else [number % count for number in ctas]
     generator = torch.Generator().manual_seed(seed)
+    if k_tiles is not None:
+        tagged = None if tags is None else Tags(tags + schedules[0])
+        beginning = begun(artifact, generator, schedules[0], some, kind, k_tiles, tagged)
+        return {
+            "executed": beginning.executed,
+            "ok": not beginning.errors,
+            "finished": beginning.finished,
+            "facts": beginning.facts,
+        }
     executed, facts = 0, Counter[str]()
     for schedule in schedules:
         drawn = generator.get_state()

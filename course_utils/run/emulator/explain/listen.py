@@ -58,10 +58,14 @@ class Explained:
 
 
 def attach(
-    machine: Machine, record: bool | None = False, left_out: str = "", counts: bool = True
+    machine: Machine,
+    record: bool | None = False,
+    left_out: str = "",
+    counts: bool = True,
+    k_tiles: int | None = None,
 ) -> Explained:
     """Let everyone listen to a launch that has not begun. ``record`` as ``emulate`` has it, and ``counts`` as
-    it has facts; ``left_out`` is a kind of finding that is not kept.
+    it has facts; ``left_out`` is a kind of finding that is not kept; ``k_tiles`` ends it as there.
     """
     findings = machine.unit(Findings)
     findings.left_out = left_out
@@ -81,11 +85,13 @@ def attach(
     machine.unit(Owners)
     work, fills, rings = machine.unit(Work), machine.unit(Fills), machine.unit(Stages)
     facts = Facts(machine) if counts else None
+    if facts:
+        facts.k_tiles.most = k_tiles
 
     def ended(event: ClusterEnded) -> None:
         safe_message(partial(overruns.blame, machine, event.cluster), None)
         safe_message(partial(stages.lead, machine, event.cluster), None)
-        if event.finished and event.alone and facts:
+        if facts and event.alone and (event.finished or facts.k_tiles.enough):
             facts.close(event.cluster)
         if trace:
             trace.name()

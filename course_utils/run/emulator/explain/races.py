@@ -127,7 +127,7 @@ class Shadow:
         """These words are now of a write of this scope."""
         if self.strong is None:
             self.strong = np.zeros(len(self.written), np.uint8)
-        strong, index = _cells(self.strong, offsets, count)
+        strong, index = cells(self.strong, offsets, count)
         strong[index] = scope
 
     def anything_read(self, offsets: Iterable[int]) -> bool:
@@ -159,7 +159,7 @@ def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
     return (written != taken) & ((written & AGENT_MASK) <= warps)
 
 
-def _cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
+def cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
     """(view, index): ``view[index]`` is the shadow of aligned accesses of ``count`` bytes, a power of two."""
     if count <= 4:
         return shadow, offsets >> 2
@@ -237,7 +237,7 @@ class Races:
         """
         if event.region.__class__ is SharedMemory:
             path, shadow = event.path, self.of(event.region)
-            written, index = _cells(shadow.written, event.offsets, event.count)
+            written, index = cells(shadow.written, event.offsets, event.count)
             codes = written[index]
             if event.scope:
                 codes = np.atleast_1d(codes)
@@ -247,7 +247,7 @@ class Races:
                     self._unordered(path, int(codes[late].flat[0]), A_THREAD, (path.warp,))
                 return
             self._check(path, shadow, codes, path.warp.clock.seen, None, A_THREAD)
-            read, index = _cells(shadow.read, event.offsets, event.count)
+            read, index = cells(shadow.read, event.offsets, event.count)
             read[index] = path.warp.code
             shadow.read_at[path.warp.code] = path.at
             shadow.was_read = True
@@ -259,7 +259,7 @@ class Races:
 
     def _written(self, event: Write | Atomic | cp_async.CopyIssued, shadow: Shadow, scope: int = 0) -> None:
         path, offsets, count = event.path, event.offsets, event.count
-        written, index = _cells(shadow.written, offsets, count)
+        written, index = cells(shadow.written, offsets, count)
         codes, seen = written[index], path.warp.clock.seen
         begin = offsets if offsets.__class__ is int else int(offsets[0])
         shadow.wrote[path.at].add(begin)
@@ -267,7 +267,7 @@ class Races:
         if np.count_nonzero(late):
             self._over_a_write(event, shadow, np.atleast_1d(codes), np.atleast_1d(late))
         if shadow.was_read:
-            read, _ = _cells(shadow.read, offsets, count)
+            read, _ = cells(shadow.read, offsets, count)
             codes = read[index]
             late = unordered(codes, seen)
             if np.count_nonzero(late):
@@ -316,11 +316,11 @@ class Races:
 
     def _apart(self, path: Path, shadow: Shadow, offsets: Value, count: int, scope: int) -> np.ndarray:
         """Which words' last writes are not morally strong with an access of this scope by ``path``?"""
-        written, index = _cells(shadow.written, offsets, count)
+        written, index = cells(shadow.written, offsets, count)
         codes = np.atleast_1d(written[index])
         if shadow.strong is None:
             return np.ones_like(codes, np.bool_)
-        strong, _ = _cells(shadow.strong, offsets, count)
+        strong, _ = cells(shadow.strong, offsets, count)
         far = ((codes & AGENT_MASK) - 1) // len(path.cta.warps) != path.cta.rank
         return np.minimum(strong[index], scope) < np.where(far, CLUSTER_SCOPE, CTA_SCOPE)
 
@@ -339,12 +339,12 @@ class Races:
     def _copy_issued(self, event: cp_async.CopyIssued) -> None:
         shadow = self.of(event.region)
         self._written(event, shadow)
-        written, index = _cells(shadow.written, event.offsets, event.count)
+        written, index = cells(shadow.written, event.offsets, event.count)
         written[index] = NEVER << AGENT_BITS | event.path.warp.agent
 
     def _copy_landed(self, event: cp_async.CopyLanded) -> None:
         shadow, code = self.of(event.region), event.path.warp.code
-        written, index = _cells(shadow.written, event.offsets, event.count)
+        written, index = cells(shadow.written, event.offsets, event.count)
         written[index], shadow.written_by[code] = code, "cp.async"
 
     def _initialised(self, event: mbarrier.Initialised) -> None:
@@ -353,7 +353,7 @@ class Races:
         shadow.written[words] = shadow.taken[words] = event.path.warp.code
 
     def _stored_async(self, event: mbarrier.StoredAsync) -> None:
-        written, index = _cells(self.of(event.region).written, event.offset, event.count)
+        written, index = cells(self.of(event.region).written, event.offset, event.count)
         written[index] = (event.phase + 1) << AGENT_BITS | event.barrier.agent
 
     def _reduction_issued(self, event: ReductionIssued) -> None:

@@ -94,7 +94,7 @@ class Atomic:
 _STRONG = {"volatile", "acquire", "release", "relaxed", "acq_rel", "mmio"}
 
 
-def _scope(instruction: Instr, default: int = GPU_SCOPE) -> int:
+def scope_of(instruction: Instr, default: int = GPU_SCOPE) -> int:
     """How far a strong access reaches, volatile ones all threads; 0 of a weak one."""
     if _STRONG.isdisjoint(instruction.opcode):
         return 0
@@ -107,7 +107,7 @@ def _shape(instruction: Instr) -> tuple[str, str, int, int, int]:
     length = next((int(p[1:]) for p in instruction.opcode if p in ("v2", "v4", "v8")), 1)
     if bits * length > 128:
         raise ValueError("256 bits at once are Blackwell's")
-    return space_of(instruction.opcode), kind, bits, length, _scope(instruction)
+    return space_of(instruction.opcode), kind, bits, length, scope_of(instruction)
 
 
 def load(instruction: Instr) -> Lowered:
@@ -205,7 +205,7 @@ def atomic(instruction: Instr) -> Lowered:
     if len(values) != length or len(others) != (operation == "cas"):
         raise ValueError("other operands than its opcode says")
     add = float_adder(type_name) if operation == "add" else None
-    scope = _scope(instruction) or GPU_SCOPE  # relaxed, and .gpu where it says nothing
+    scope = scope_of(instruction) or GPU_SCOPE  # relaxed, and .gpu where it says nothing
     acquires = not {"acquire", "acq_rel"}.isdisjoint(opcode)
     releases = not {"release", "acq_rel"}.isdisjoint(opcode)
 

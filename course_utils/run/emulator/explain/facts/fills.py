@@ -113,6 +113,17 @@ class Fills:
             issue.moment.after(moment) for fill in fills for issue in fill.issues for moment in moments
         )
 
+    def awaited(self, codes: Iterable[int], later: Iterable[int]) -> bool:
+        """Was a load of the fills ``later`` issued only once one of these fills was known to have landed?"""
+        seen = [
+            issue.moment.seen for code in later if code in self.by_code for issue in self.by_code[code].issues
+        ]
+        return any(
+            known is not None and known[code & AGENT_MASK] >= code >> AGENT_BITS
+            for known in seen
+            for code in codes
+        )
+
     def rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
         """Which rows of which matrices these fills brought; none where a tile came another way."""
         if not all(code in self.by_code for code in codes):

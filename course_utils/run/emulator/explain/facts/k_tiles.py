@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.explain.facts.fills import Fills
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
 from course_utils.run.emulator.units.wgmma import Began, Issued, Waited
@@ -32,9 +33,10 @@ class KTile:
 
     ``clock`` is what its four warps had all seen when they began, ``known`` what any of them had; ``first``
     whether a tile of D begins with it, ``queued`` whether a good part of the one before was not yet waited
-    for. ``begin`` and ``last`` are the numbers of its first and its last wgmma, ``products`` how many it
-    multiplies. ``sides`` has for A and for B the rows of each part that a wgmma reads, by what tells it from
-    others, ``rows`` the sum of those of A by those of B.
+    for then, and something was in flight before each of its own wgmmas. ``begin`` and ``last`` are the
+    numbers of its first and its last wgmma, ``products`` how many it multiplies. ``sides`` has for A and for
+    B the rows of each part that a wgmma reads, by what tells it from others, ``rows`` those of A by those of
+    B, of each two parts that meet.
     """
 
     codes: tuple[int, ...]
@@ -47,15 +49,19 @@ class KTile:
     last: int
     products: int
     sides: tuple[dict[object, int], dict[object, int]] = field(default_factory=lambda: ({}, {}))
-    rows: int = 0
+    rows: dict[tuple[object, int], int] = field(default_factory=dict)
 
 
 class KTiles:
-    """The K tiles of a cluster's warpgroups, and the products of each of their wgmmas."""
+    """The K tiles of a cluster's warpgroups, and the products of each of their wgmmas. Where a warpgroup
+    begins one more than ``most``, it is ``enough``, and the run is over.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.counts = Counter[str]()
+        self.most: int | None = None
+        self.enough = False
         self.of_group: dict[Warpgroup, list[KTile]] = {}
         self.products: dict[Warpgroup, list[int]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
@@ -92,9 +98,12 @@ class KTiles:
 
     def drop_small(self) -> None:
         """Forget what is none: a small product beside the K tiles."""
-        most = max((tile.products for tile in self.every()), default=0)
+        most = self._largest()
         for tiles in self.of_group.values():
-            tiles[:] = [tile for tile in tiles if 2 * tile.products >= most]
+            tiles[:] = _large(tiles, most)
+
+    def _largest(self) -> int:
+        return max((tile.products for tile in self.every()), default=0)
 
     def close(self, cluster_size: int) -> None:
         """Of which K tiles did A or B come by multicast?"""
@@ -116,7 +125,7 @@ class KTiles:
                 together.setdefault(tile.codes, []).append(tile)
         for codes, tiles in together.items():
             A, B = ({part: n for tile in tiles for part, n in tile.sides[i].items()} for i in range(2))
-            found[codes] = sum(A.values()) * sum(B.values()) / sum(tile.rows for tile in tiles)
+            found[codes] = sum(A.values()) * sum(B.values()) / sum(sum(tile.rows.values()) for tile in tiles)
         return found
 
     def rows_multiplied(self, cta: CTA) -> None:
@@ -147,11 +156,14 @@ class KTiles:
             tiles[-1].operands = [(min(a, c), max(b, d)) for (a, b), (c, d) in pairs]
             tiles[-1].last = n
             tiles[-1].products += products
+            issued = event.path.warp.unit(Issued)
+            tiles[-1].queued &= bool(issued.groups) or len(issued.open) > 1  # this one is among them
         tile, (b_low, _) = tiles[-1], operands[-1]
         # A of registers is told by its sums and the part of B that it meets
-        tile.sides[0][operands[0][0] if len(operands) > 1 else (id(op.accumulator), b_low)] = ROWS
-        tile.sides[1][b_low] = op.shape.N
-        tile.rows += ROWS * op.shape.N
+        part = operands[0][0] if len(operands) > 1 else (id(op.accumulator), b_low)
+        A, B = tile.sides
+        A[part], B[b_low] = ROWS, max(op.shape.N, B.get(b_low, 0))
+        tile.rows[part, b_low] = max(ROWS * op.shape.N, tile.rows.get((part, b_low), 0))
 
     def _next(
         self,
@@ -176,11 +188,18 @@ class KTiles:
         flying = [i for numbers in event.path.warp.unit(Issued).groups for i in numbers]
         queued = bool(tiles) and (sum(self.products[group][i] for i in flying) >= QUEUED * tiles[-1].products)
         known = np.maximum.reduce([warp.clock.seen for warp in group.warps])
+        if self.most is not None and len(_large(tiles, self._largest())) >= self.most:
+            self.enough = True
+            raise StopEmulation
         tiles.append(KTile(key, operands, op.clock, known, first, queued, n, n, products))
 
     def _waited(self, event: Waited) -> None:
         """A warp's wait covers some wgmmas of its warpgroup."""
         self._waits.setdefault(event.path.warp, []).append((event.count, self._moments.of(event.path)))
+
+
+def _large(tiles: list[KTile], most: int) -> list[KTile]:
+    return [tile for tile in tiles if 2 * tile.products >= most]
 
 
 def _last_first(tiles: list[KTile]) -> int:

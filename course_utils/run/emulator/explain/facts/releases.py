@@ -1,7 +1,7 @@
 """Stages that are released: what tells whoever loads over a tile that its wgmmas are done.
 
-Arrivals on an mbarrier release a stage. Where a barrier of threads tells the same, roles go in step, and the
-mbarrier holds nobody back.
+Arrivals on an mbarrier release a stage. Where barriers of threads, or words that threads poll, tell the same,
+roles go in step, and the mbarrier holds nobody back.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.explain.facts.fills import Fill, Fills, Issue
 from course_utils.run.emulator.explain.facts.k_tiles import KTiles
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
+from course_utils.run.emulator.units.access import Atomic, Read, Write, scope_of
 from course_utils.run.emulator.units.mbarrier import Arrived
 from course_utils.run.emulator.units.sync import BarrierJoined, BarrierPassed, ThreadBarrier
 from course_utils.run.emulator.units.tma import LoadsIssued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.memory import Region
     from course_utils.run.emulator.core.order import Clock
-    from course_utils.run.emulator.core.threads import CTA, Cluster, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
     from course_utils.run.emulator.units.wgmma import Warpgroup
 
 
 class Releases:
     """Arrivals on the mbarriers of a cluster that no load signals, by mbarrier and its phase, and what each
-    warp knows by barriers of threads alone.
+    warp knows without them: of each agent the number of the last moment (``Moments``) that barriers of
+    threads have told it, and words that it has read strongly.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -37,6 +41,11 @@ class Releases:
         self._arrivals: dict[int, dict[int, list[tuple[Warp, Moment]]]] = {}
         self._told: dict[Warp | ThreadBarrier, Clock] = {}
         self._told_at: dict[int, np.ndarray] = {}  # by the number of a load's moment
+        self._words: dict[tuple[Cluster, Region, int], Clock] = {}
+        if any(map(_orders, machine.program.kernel.instructions)):
+            machine.probe.listen(Read, self._read)
+            machine.probe.listen(Write, self._wrote)
+            machine.probe.listen(Atomic, self._changed)
         machine.probe.listen(Arrived, self._arrived)
         machine.probe.listen(BarrierJoined, self._joined)
         machine.probe.listen(BarrierPassed, self._passed)
@@ -47,6 +56,7 @@ class Releases:
         self._arrivals.clear()
         self._told.clear()
         self._told_at.clear()
+        self._words.clear()
 
     def close(self) -> None:
         """Where a load writes over what wgmma has read: did arrivals on an mbarrier tell whoever issued it
@@ -91,10 +101,10 @@ class Releases:
         )
 
     def _in_step(self, issue: Issue, fill: Fill) -> bool:
-        """Did barriers of threads tell the load's issuer that a warpgroup had multiplied of ``fill``?"""
+        """Did anything else tell the load's issuer that a warpgroup had multiplied of ``fill``?"""
         told = self._told_at.get(issue.moment.now)
         return told is not None and any(
-            told[moment.agent] >= moment.time for group in fill.readers for moment in self._done(group, fill)
+            told[moment.agent] >= moment.now for group in fill.readers for moment in self._done(group, fill)
         )
 
     def _done(self, group: Warpgroup, fill: Fill) -> list[Moment]:
@@ -108,17 +118,47 @@ class Releases:
             self._told[who] = cluster.order.clock()
         return self._told[who]
 
+    def _told_by(self, path: Path) -> Clock:
+        """What this warp knows so, and what it has done itself."""
+        mine = self._told_of(path.warp, path.cta.cluster)
+        mine.seen[path.warp.agent] = self._moments.of(path).now
+        return mine
+
     def _joined(self, event: BarrierJoined) -> None:
-        warp, cluster = event.path.warp, event.path.cta.cluster
-        mine = self._told_of(warp, cluster)
-        mine.seen[warp.agent] = warp.time
-        self._told_of(event.barrier, cluster).join(mine)
+        self._told_of(event.barrier, event.path.cta.cluster).join(self._told_by(event.path))
 
     def _passed(self, event: BarrierPassed) -> None:
         cluster = event.path.cta.cluster
         self._told_of(event.path.warp, cluster).join(self._told_of(event.barrier, cluster))
 
+    def _read(self, event: Read | Atomic) -> None:
+        for word in _words(event):
+            if told := self._words.get(word):
+                self._told_of(event.path.warp, event.path.cta.cluster).join(told)
+
+    def _wrote(self, event: Write | Atomic) -> None:
+        if words := _words(event):
+            self._words |= dict.fromkeys(words, self._told_by(event.path).copy())
+
+    def _changed(self, event: Atomic) -> None:
+        self._read(event)
+        self._wrote(event)
+
     def _load_issued(self, event: LoadsIssued) -> None:
         """Listens after ``Fills``, whose issue is the last one."""
         if (told := self._told.get(event.path.warp)) and self._fills.issues:
             self._told_at[self._fills.issues[-1].moment.now] = told.seen.copy()
+
+
+def _orders(instruction: Instr) -> bool:
+    """Can it read or write a word strongly?"""
+    kind = instruction.opcode[0]
+    return kind in ("atom", "red") or kind in ("ld", "st") and scope_of(instruction) > 0
+
+
+def _words(event: Read | Write | Atomic) -> list[tuple[Cluster, Region, int]]:
+    """The words of a strong access, as the threads of its cluster know them; none of a weak one."""
+    if not event.scope:
+        return []
+    offsets = [event.offsets] if event.offsets.__class__ is int else np.unique(event.offsets).tolist()
+    return [(event.path.cta.cluster, event.region, offset) for offset in offsets]

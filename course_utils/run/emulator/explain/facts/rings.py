@@ -82,11 +82,10 @@ class Rings:
     def _overlaps(
         self, group: Warpgroup, tiles: list[KTile], depths: list[float], stages: dict[Stage, float]
     ) -> None:
-        """Was a later load under way while a K tile was multiplied, a group in flight, the next tile's load
-        free to go while results were written?
-
+        """Was a later load under way while a K tile was multiplied, a group in flight, and were loads of the
+        next tile of D, for half of the ring, free to go while results were written?
         """
-        warps, deep = group.warps, sum(stages.values()) > DISTANCE
+        warps, deep, half = group.warps, sum(stages.values()) > DISTANCE, max(len(stages) // 2, 1)
         # of each K tile, by tiles of D: is any load in flight, and is the next one's free to go
         by_tile: list[list[tuple[bool, bool]]] = [[]]
         for i, (tile, following) in enumerate(zip(tiles, tiles[1:], strict=False)):
@@ -99,8 +98,11 @@ class Rings:
                     if tile.last < issued <= following.begin
                 ]
                 if began:
+                    rest = takewhile(lambda one: not one.first, tiles[i + 2 : i + 1 + half])
                     self.counts["epilogues"] += 1
-                    self.counts["epilogues with loads"] += self._fills.free(following.codes, began)
+                    self.counts["epilogues with loads"] += all(
+                        self._fills.free(one.codes, began) for one in (following, *rest)
+                    )
                 continue
             done = [self._k_tiles.done(warp, tile.last) for warp in warps]
             ends = [moment for moment in done if moment is not None]
@@ -118,9 +120,12 @@ class Rings:
             far = next((one for one, depth in zip(later, sums, strict=True) if depth >= DISTANCE), None)
             if deep and far:  # else it is the ring that is too short
                 self.counts["K tiles with 3 after them"] += 1
-                self.counts["K tiles with loads 3 ahead"] += in_flight and self._fills.free(far.codes, ends)
+                self.counts["K tiles with loads 3 ahead"] += (
+                    in_flight
+                    and self._fills.free(far.codes, ends)
+                    and not self._fills.awaited(tile.codes, following.codes)
+                )
         # a ring that is filled in batches runs dry after each: so a K tile counts with those of half a ring
-        half = max(len(stages) // 2, 1)
         for seen_of in by_tile:
             self.counts["K tiles with 1 after them"] += len(seen_of)
             self.counts["K tiles with loads 1 ahead"] += sum(

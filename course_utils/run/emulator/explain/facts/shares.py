@@ -15,11 +15,15 @@ from course_utils.run.emulator.explain.facts.stores import Stores
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.threads import CTA
+    from course_utils.run.emulator.units.views import Coordinates
 
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
 SHARED = 12
 NEAR = 8  # tiles from one tile to the next one in such an order: as wide as the widest panel
+# Tiles of CTAs so far apart are rows apart in a panel that is narrower; row by row they are in one row, or in
+# two where it ends
+APART = 8
 
 
 class Shares:
@@ -98,16 +102,29 @@ class Shares:
             self.counts["neighbouring CTAs that share"] += sum(count <= SHARED for count in read)
 
     def _neighbours(self) -> None:
-        """In each round, are the tiles near that a CTA and the next one take? (The step from one panel to the
-        next is far.)
+        """In each round, are the tiles near that a CTA and the next one take, and not in one row with that of
+        the eighth one? (The step from one panel to the next is far.)
         """
         tiles = self._stores.tiles
-        if any(len(corner) < 2 for mine in tiles.values() for corner in mine):
+        if not self._second or any(len(corner) < 2 for mine in tiles.values() for corner in mine):
             return  # a tensor of one dimension
         corners = [sorted({corner[axis] for mine in tiles.values() for corner in mine}) for axis in (0, 1)]
-        sides = [gcd(*(b - a for a, b in pairwise(axis))) for axis in corners] if self._second else []
+        sides = [gcd(*(b - a for a, b in pairwise(axis))) for axis in corners]
         for number, mine in tiles.items() if all(sides) else ():
-            for one, other in zip(mine, tiles.get(number + 1, ()), strict=False):
-                apart = sum(abs(one[axis] - other[axis]) // side for axis, side in enumerate(sides))
+            eighth = tiles.get(number + APART, ())
+            for turn, (one, other) in enumerate(zip(mine, tiles.get(number + 1, ()), strict=False)):
+                in_a_row = turn < len(eighth) and _in_a_row(_apart(one, eighth[turn], sides))
                 self.counts["tiles of neighbours"] += 1
-                self.counts["tiles of neighbours, near"] += apart <= NEAR
+                self.counts["tiles of neighbours, near"] += (
+                    sum(_apart(one, other, sides)) <= NEAR and not in_a_row
+                )
+
+
+def _apart(one: Coordinates, other: Coordinates, sides: list[int]) -> list[int]:
+    """Rows and columns of tiles between two tiles of D of these ``sides``."""
+    return [abs(one[axis] - other[axis]) // side for axis, side in enumerate(sides)]
+
+
+def _in_a_row(apart: list[int]) -> bool:
+    least, most = sorted(apart)
+    return least <= 1 and most >= APART - 1

@@ -19,6 +19,7 @@ from course_utils.run.emulator.core.memory import Tensor
 from course_utils.run.emulator.explain.facts.boxes import any_stored, elements, leaves
 from course_utils.run.emulator.explain.facts.k_tiles import KTiles
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
+from course_utils.run.emulator.explain.races import cells
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.access import Atomic, Write
 from course_utils.run.emulator.units.tma import BulkGroups, Store, StoreIssued, StoresWaited
@@ -37,39 +38,58 @@ LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts
 
 @dataclass(slots=True)
 class Written:
-    """A warp has written results to shared memory at ``offset``. ``tile`` is its warpgroup, and how many
-    wgmmas that had issued.
+    """A warp has written results to shared memory. ``tile`` is its warpgroup, and how many wgmmas that had
+    issued.
     """
 
-    offset: int
     moment: Moment
     tile: tuple[int, int]
 
 
+class LastWrites:
+    """Of each 4-byte word of a CTA's shared memory: which of ``made`` wrote what it holds, by number from 1;
+    0 where that is stored already, or of no write that is told.
+    """
+
+    def __init__(self, words: int) -> None:
+        self.made: list[Written] = []
+        self.last = np.zeros(words, np.int32)
+
+    def take(self, low: int, high: int) -> list[tuple[Written, int]]:
+        """The writes that these bytes hold and nothing has stored yet, each with how many words."""
+        words = self.last[low >> 2 : high >> 2]
+        numbers, counts = np.unique(words[words > 0], return_counts=True)
+        words[:] = 0
+        return [(self.made[n - 1], count) for n, count in zip(numbers.tolist(), counts.tolist(), strict=True)]
+
+
 @dataclass(slots=True)
 class Slice:
-    """What a warp stores by TMA in one group: what was written of it, when the store was issued, and when the
-    warp had waited for it, having issued so many wgmmas (``multiplied``).
+    """What a warp stores by TMA in one group: the writes that it holds, each with how many words, when the
+    store was issued, and when the warp had waited for it, having issued so many wgmmas (``multiplied``).
     """
 
     warp: Warp
     issued: Moment
     stores: list[Store] = field(default_factory=list)
-    written: list[Written] = field(default_factory=list)
+    written: list[tuple[Written, int]] = field(default_factory=list)
     waited: Moment | None = None
     multiplied: int = 0
 
     def tile(self) -> frozenset[tuple[int, int]]:
-        return frozenset(one.tile for one in self.written)
+        return frozenset(one.tile for one, _ in self.written)
 
     def written_under(self, other: Slice) -> bool:
-        """Was most of it written while TMA could still store the other one, and after that was issued?"""
+        """Was most of what it holds written while TMA could still store the other one, and after that was
+        issued?
+        """
         waited = other.waited
-        under = [
-            not other.issued.after(one.moment) and not (waited and one.moment.after(waited))
-            for one in self.written
-        ]
-        return 2 * sum(under) > len(under)
+        under = sum(
+            words
+            for one, words in self.written
+            if not other.issued.after(one.moment) and not (waited and one.moment.after(waited))
+        )
+        return 2 * under > sum(words for _, words in self.written)
 
 
 class Stores:
@@ -85,7 +105,7 @@ class Stores:
         # K tiles that each CTA had multiplied for what it added to a box
         self._added: dict[tuple[str, Coordinates], Counter[int]] = {}
         self._atomics = 0  # on tensors
-        self._written: dict[CTA, list[Written]] = {}  # and not stored yet
+        self._written: dict[CTA, LastWrites] = {}
         self._slices: dict[CTA, list[Slice]] = {}
         self._last: dict[int, frozenset[tuple[int, int]]] = {}  # the tile that each CTA stored last
         self._k_tiles, self._moments = machine.unit(KTiles), machine.unit(Moments)
@@ -184,10 +204,13 @@ class Stores:
         path, warp = event.path, event.path.warp
         count = warp.unit(Issued).count
         if count and event.region is path.cta.shared:
-            offset = event.offsets if event.offsets.__class__ is int else int(event.offsets[0])
+            writes = self._written.get(path.cta)
+            if writes is None:
+                writes = self._written[path.cta] = LastWrites(len(path.cta.shared.data) // 4)
             tile = warp.index // WARPS, count
-            written = Written(offset, self._moments.of(path, seen=True), tile)
-            self._written.setdefault(path.cta, []).append(written)
+            writes.made.append(Written(self._moments.of(path, seen=True), tile))
+            last, index = cells(writes.last, event.offsets, event.count)
+            last[index] = len(writes.made)
 
     def _slice(self, path: Path, store: Store) -> None:
         """A store is issued: it begins a slice, or goes with its group's."""
@@ -198,11 +221,8 @@ class Stores:
             mine = Slice(path.warp, self._moments.of(path, seen=True))
             slices.append(mine)
         mine.stores.append(store)
-        low, high = store.offset, store.offset + store.view.extent
-        left: list[Written] = []
-        for one in self._written.get(path.cta, ()):
-            (mine.written if low <= one.offset < high else left).append(one)
-        self._written[path.cta] = left
+        if path.cta in self._written:
+            mine.written += self._written[path.cta].take(store.offset, store.offset + store.view.extent)
         if path.cta.number not in self.tiles or mine.tile() != self._last.get(path.cta.number):
             self.tiles.setdefault(path.cta.number, []).append(store.coordinates)
             self._last[path.cta.number] = mine.tile()
