@@ -10,6 +10,7 @@
 #define EXIT_STORE 7
 #define REUSE 8
 #define EARLY 9
+#define OWN_ROWS 10
 #define THREADS 256
 #define PIECES 1024  // of 16 bytes, in a tile
 #define ROUNDS 16
@@ -121,7 +122,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) found(const uint4 *given, 
     asm volatile("bar.sync %0, 128;" :: "r"(MENDED ? 3 + t / 128 : 3) : "memory");
   }
 
-#elif FAULT == NO_FENCE  // bmm.py: wgmma reads what cp.async wrote (COPY 1; 0: threads), and no proxy fence
+// NO_FENCE: bmm.py: wgmma reads what cp.async wrote (COPY 1; 0: threads), and no proxy fence
+// OWN_ROWS: flash_fwd_sm90.py: wgmma reads what four warps wrote, and each warp waited for itself alone
+#elif FAULT == NO_FENCE || FAULT == OWN_ROWS
   uint4 *a = tile, *b = tile + 128;  // 64 x 16 and 8 x 16 halves, all of a round's alike
   const u32 one = 0x3c003c00;
   if (t < 16) b[t] = make_uint4(one, one, one, one);
@@ -130,13 +133,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) found(const uint4 *given, 
   if (t < 128) for (u32 k = 0; k < ROUNDS; ++k) {
     u32 v = (0x4000 + (k << 6)) * 0x10001;  // 2 and more
     late((t / 32 + k) % 4);
-    if (COPY) asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.wait_all;"
+    if (FAULT == NO_FENCE && COPY) asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.wait_all;"
                            :: "r"(at(a + t)), "l"(out + k * 128 + t) : "memory");
-    else a[t] = make_uint4(v, v, v, v);
-#if MENDED
-    fence();
-#endif
-    asm volatile("bar.sync 1, 128;" ::: "memory");
+    else a[t] = make_uint4(v, v, v, v);  // of the 16 rows of its warp
+    if (FAULT == OWN_ROWS || MENDED) fence();
+    if (FAULT == NO_FENCE || MENDED) asm volatile("bar.sync 1, 128;" ::: "memory");
+    else __syncwarp();
     u64 from_a = (u64)(at(a) >> 4) | 8ull << 16 | 16ull << 32, from_b = (u64)(at(b) >> 4) | 8ull << 16 | 16ull << 32;
     float d[4];
     asm volatile("wgmma.fence.sync.aligned;\n"

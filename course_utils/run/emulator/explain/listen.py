@@ -87,7 +87,7 @@ def attach(
         safe_message(partial(stages.lead, machine, event.cluster), None)
         if event.finished and event.alone and facts:
             facts.close(event.cluster)
-        if trace:
+        if trace and (event.alone or not event.finished):  # else others go on, whose events it still has
             trace.name()
         races.clear(event.cluster, event.alone)
         for one in (
