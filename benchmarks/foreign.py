@@ -21,10 +21,10 @@ Whose fault a finding or a difference is says ``fault`` in a job's row, after so
 ...", "emulator: ..." or "rule: ..." if a rule of the PTX ISA is broken and the numbers are right. ``kinds``
 says it for a kind of finding.
 
-Results are written after each job. A second run does the jobs whose row, commit or versions have changed.
-``--again right`` (or another outcome, or all) does those again, and ``--again old`` those that another
-emulator ran. ``--table`` writes the counts into ``docs/emulator.md`` and the record into
-``solutions/measured/public_kernels.json``.
+Results are written after each job. The first run begins with those of ``solutions/measured/public_kernels.json``.
+A run does the jobs whose row, commit or versions have changed. ``--again right`` (or another outcome, or all)
+does those again, and ``--again old`` those that another emulator ran. ``--table`` writes the counts into
+``docs/emulator.md`` and the results into that record.
 """
 
 import argparse
@@ -48,6 +48,9 @@ RECORD = HERE.parent / "solutions" / "measured" / "public_kernels.json"
 BEGIN, END = "<!-- benchmarks/foreign.py writes from here -->\n", "<!-- to here -->\n"
 LIMIT = 300  # seconds of one job
 OUTCOMES = ("right", "finding", "stopped", "wrong", "refused", "uncompiled", "failed", "slow")
+# of a result: ``emulator`` is the git tree of course_utils, ``key`` what else it depends on
+RESULT = ("outcome", "said", "kinds", "launches", "warp_instructions", "wall", "key", "emulator")
+EMPTY = {"kinds": [], "launches": 0, "warp_instructions": 0}  # of a job that said nothing
 PACKAGES = ("tilelang", "nvidia-cutlass-dsl", "torch", "numpy", "einops")
 
 
@@ -158,6 +161,19 @@ def versions() -> dict[str, str]:
     return found
 
 
+def recorded() -> dict[str, dict]:
+    """The results of the record, by the names of their jobs."""
+    entries = {(e["source"], e["file"], e["call"], *e.get("argv", ())): e for e in
+               json.loads(RECORD.read_text())["entries"]}  # fmt: skip
+    found = {}
+    for repository, jobs in listed():
+        for job in jobs:
+            entry = entries.get((repository.name, job.file, job.call, *job.argv))
+            if entry:
+                found[name_of(repository, job)] = {name: entry[name] for name in RESULT}
+    return found
+
+
 def key_of(*parts: object) -> str:
     """What a result depends on, short."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -180,7 +196,9 @@ def main() -> None:
     parser.add_argument("--packages", default="", help="a folder to import from, as einops")
     parser.add_argument("--table", action="store_true", help="write the docs' table and the record")
     given = parser.parse_args()
-    kept = json.loads(given.out.read_text()) if given.out.exists() else {}
+    if given.packages:
+        sys.path.append(given.packages)
+    kept = json.loads(given.out.read_text()) if given.out.exists() else recorded()
     if given.table:
         write_table(kept)
         return
@@ -209,6 +227,7 @@ def main() -> None:
                 print(f"{'':21}{before['said'][:300]}", flush=True)
 
 
+UNJUDGED = "emulator: not looked at yet"
 COLUMNS = {
     "right": "right",
     "rule": "right, and breaks a rule of the ISA",
@@ -225,13 +244,12 @@ def verdict(job: Job, done: dict, kinds: dict[str, str]) -> tuple[str, str]:
         return done["outcome"], done["said"]
     if done["outcome"] in ("uncompiled", "failed", "slow"):
         return "not run", job.fault or done["said"]
-    said = [job.fault] if job.fault else [kinds[kind] for kind in done["kinds"] if kind in kinds]
-    said = said or ["emulator: not looked at yet"]
+    said = [job.fault] if job.fault else [kinds.get(kind, UNJUDGED) for kind in done["kinds"]] or [UNJUDGED]
     return max((one.partition(": ")[::2] for one in said), key=lambda one: list(COLUMNS).index(one[0]))
 
 
-def write_table(kept: dict) -> None:
-    """The counts and the list into the docs, and each result into the record."""
+def table(kept: dict) -> tuple[str, list[dict]]:
+    """The tables of the page, and an entry of the record for each result."""
     kinds = tomllib.loads(ROWS.read_text())["kinds"]
     counts, told, entries = {}, [], []
     for repository, jobs in listed():
@@ -239,18 +257,20 @@ def write_table(kept: dict) -> None:
         column = Counter()
         for job, done in ran:
             where, why = verdict(job, done, kinds)
+            why = why.partition("\n")[0][:300]
             column[where] += 1
             told += [(where, repository, job, why)] if where not in ("right", "not run") else []
-            entries.append(
-                {"source": repository.name, **{k: v for k, v in asdict(job).items() if k != "fault" and v}}
-                | {"outcome": done["outcome"], "verdict": where, "said": why.partition("\n")[0][:300]}
-                | {"launches": done.get("launches", 0), "warp_instructions": done.get("executed", 0)}
-            )
+            row = {k: v for k, v in asdict(job).items() if k != "fault" and v}
+            result = EMPTY | {name: done[name] for name in RESULT if name in done}
+            result["said"] = result["said"].partition("\n")[0][:300]
+            entries.append({"source": repository.name, **row, "verdict": where, "why": why, **result})
         counts[repository] = column
     total = sum(counts.values(), Counter())
+    ran = total.total() - total["not run"]
     lines = [
-        f"The emulator ran {total.total()} calls of public programs. Each program makes its own inputs and "
-        f"compares with its own reference. {total['right'] + total['rule']} came out right.",
+        f"The emulator was given {total.total()} calls of public programs. Each program makes its own inputs and "
+        f"compares with its own reference. {ran} of the calls compile here and find their packages. "
+        f"{total['right'] + total['rule']} of these came out right.",
         "",
         f"| repository | commit | calls | {' | '.join(COLUMNS.values())} |",
         "|---" * (3 + len(COLUMNS)) + "|",
@@ -262,19 +282,24 @@ def write_table(kept: dict) -> None:
     lines += ["", "| file | | why |", "|---|---|---|"]
     rows = {}
     for where, repository, job, why in sorted(told, key=lambda one: list(COLUMNS).index(one[0])):
-        rows[repository.name, job.file, where] = why.partition("\n")[0].replace("|", "\\|")[:160]
-    for (name, file, where), why in rows.items():
-        lines.append(f"| {name} `{file}` | {COLUMNS[where]} | {why} |")
+        rows[repository.name, job.file, where, why.replace("|", "\\|")[:160]] = None
+    lines += [f"| {name} `{file}` | {COLUMNS[where]} | {why} |" for name, file, where, why in rows]
+    return "\n".join(lines) + "\n", entries
+
+
+def write_table(kept: dict) -> None:
+    """The counts and the list into the docs, and each result into the record."""
+    text, entries = table(kept)
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
+    PAGE.write_text(before + BEGIN + text + END + rest.partition(END)[2])
     provenance = {
         "machine": "the emulator, without a GPU",
         "date": date.today().isoformat(),
         "versions": versions(),
-        "commits": {repository.github: repository.commit for repository in counts},
+        "commits": {repository.github: repository.commit for repository, _ in listed()},
         "made_by": "benchmarks/foreign.py",
-        "emulator": sorted({done.get("emulator", "") for done in kept.values()}),
+        "emulator": "of each entry: the git tree of course_utils that ran it",
         "outcomes": __doc__.partition("Outcomes:\n")[2].partition("\n\n")[0],
     }
     RECORD.write_text(json.dumps({"provenance": provenance, "entries": entries}, indent=1) + "\n")

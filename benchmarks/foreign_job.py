@@ -144,7 +144,7 @@ def main():
         "said": said[:500],
         "kinds": sorted({kind for kind, _ in log.findings}),
         "launches": log.launches,
-        "executed": log.executed,
+        "warp_instructions": log.executed,
         "seconds": round(log.seconds, 2),
     }
     print("FOREIGN " + json.dumps(told), flush=True)
