@@ -21,10 +21,10 @@ Whose fault a finding or a difference is says ``fault`` in a job's row, after so
 ...", "emulator: ..." or "rule: ..." if a rule of the PTX ISA is broken and the numbers are right. ``kinds``
 says it for a kind of finding.
 
-Results are written after each job. The first run begins with those of ``solutions/measured/public_kernels.json``.
-A run does the jobs whose row, commit or versions have changed. ``--again right`` (or another outcome, or all)
-does those again, and ``--again old`` those that another emulator ran. ``--table`` writes the counts into
-``docs/emulator.md`` and the results into that record.
+Results are written after each job. The first run begins with those of the record,
+``solutions/measured/public_kernels.json``. A run does the jobs whose row, commit or versions have changed.
+``--again right`` (or another outcome, or all) does those again, and ``--again old`` those that another emulator
+ran. ``--table`` writes the counts into ``docs/emulator.md`` and the results into the record.
 """
 
 import argparse
@@ -268,8 +268,8 @@ def table(kept: dict) -> tuple[str, list[dict]]:
     total = sum(counts.values(), Counter())
     ran = total.total() - total["not run"]
     lines = [
-        f"The emulator was given {total.total()} calls of public programs. Each program makes its own inputs and "
-        f"compares with its own reference. {ran} of the calls compile here and find their packages. "
+        f"The emulator was given {total.total()} calls of public programs. Each program makes its own inputs "
+        f"and compares with its own reference. {ran} of the calls compile here and find their packages. "
         f"{total['right'] + total['rule']} of these came out right.",
         "",
         f"| repository | commit | calls | {' | '.join(COLUMNS.values())} |",

@@ -178,8 +178,8 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
         "copies",
         "TMA tiles of rank 1 to 5, all swizzles of Hopper, multicast; tensor maps changed on the device",
         "cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all cp.async.mbarrier "
-        "cp.async.bulk cp.async.bulk.tensor cp.async.bulk.commit_group cp.async.bulk.wait_group tensormap.replace "
-        "tensormap.cp_fenceproxy",
+        "cp.async.bulk cp.async.bulk.tensor cp.async.bulk.commit_group cp.async.bulk.wait_group "
+        "tensormap.replace tensormap.cp_fenceproxy",
     ),
     (
         "reductions by TMA",
