@@ -23,8 +23,8 @@ says it for a kind of finding.
 
 Results are written after each job. The first run begins with those of the record,
 ``solutions/measured/public_kernels.json``. A run does the jobs whose row, commit or versions have changed.
-``--again right`` (or another outcome, or all) does those again, and ``--again old`` those that another emulator
-ran. ``--table`` writes the counts into ``docs/emulator.md`` and the results into the record.
+``--again right`` (or another outcome, or all) does those again, and ``--again old`` those that another
+emulator ran. ``--table`` writes the counts into ``docs/emulator.md`` and the results into the record.
 """
 
 import argparse
