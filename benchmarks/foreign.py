@@ -12,6 +12,7 @@ Outcomes:
     finding     nothing differed, and the emulator found something
     stopped     a finding ended a launch
     wrong       the numbers differ
+    crashed     the emulator raised an error of its own
     refused     the emulator names what it does not model
     uncompiled  the DSL that is installed does not compile it
     failed      it came to no launch or no comparison: a package that is missing, mostly
@@ -47,7 +48,6 @@ PAGE = HERE.parent / "docs" / "emulator.md"
 RECORD = HERE.parent / "solutions" / "measured" / "public_kernels.json"
 BEGIN, END = "<!-- benchmarks/foreign.py writes from here -->\n", "<!-- to here -->\n"
 LIMIT = 300  # seconds of one job
-OUTCOMES = ("right", "finding", "stopped", "wrong", "refused", "uncompiled", "failed", "slow")
 # of a result: ``emulator`` is the git tree of course_utils, ``key`` what else it depends on
 RESULT = ("outcome", "said", "kinds", "launches", "warp_instructions", "wall", "key", "emulator")
 EMPTY = {"kinds": [], "launches": 0, "warp_instructions": 0}  # of a job that said nothing

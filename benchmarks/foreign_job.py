@@ -88,7 +88,7 @@ def _chain(error):
 
 
 def outcome(error):
-    """right, finding, stopped, wrong, refused, uncompiled or failed, and what to say."""
+    """right, finding, stopped, wrong, crashed, refused, uncompiled or failed, and what to say."""
     log = foreign_host.LOG
     if log.stopped:
         return "stopped", log.findings[0][1]
@@ -104,6 +104,8 @@ def outcome(error):
     if error is not None:
         last = list(_chain(error))[-1]
         said = f"{type(last).__name__}: {last}"
+        if foreign_host.is_of_emulator(last):
+            return "crashed", said
         return ("uncompiled" if foreign_host.is_of_compiler(last) else "failed"), said
     if not log.launches:
         return "failed", "it launched no kernel"

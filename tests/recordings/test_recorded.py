@@ -200,7 +200,8 @@ def test_what_nobody_has_looked_at_is_the_emulators_fault():
     assert foreign.verdict(job, done, kinds) == ("rule", "no fence")
     other = done | {"kinds": ["proxy-fence", "cluster-exit"]}
     assert foreign.verdict(job, other, kinds) == ("emulator", "not looked at yet")
-    assert foreign.verdict(job, {"outcome": "wrong", "said": "", "kinds": []}, kinds)[0] == "emulator"
+    for outcome in ("wrong", "crashed"):
+        assert foreign.verdict(job, {"outcome": outcome, "said": "", "kinds": []}, kinds)[0] == "emulator"
     blamed = foreign.Job("a.py", "m.main()", fault="program: no barrier")
     assert foreign.verdict(blamed, other, kinds) == ("program", "no barrier")
 
