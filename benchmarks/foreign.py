@@ -170,7 +170,7 @@ def recorded() -> dict[str, dict]:
         for job in jobs:
             entry = entries.get((repository.name, job.file, job.call, *job.argv))
             if entry:
-                found[name_of(repository, job)] = {name: entry[name] for name in RESULT}
+                found[name_of(repository, job)] = {name: entry[name] for name in RESULT if name in entry}
     return found
 
 
