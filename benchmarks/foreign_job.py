@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import re
+import resource
 import runpy
 import sys
 import traceback
@@ -118,6 +120,8 @@ def main():
     dsl, root, file, prelude, call, *argv = sys.argv[1:]
     root = Path(root).resolve()
     sys.argv = [file, *argv]
+    limit = int(os.environ["FOREIGN_LIMIT"])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     foreign_host.on_cpu()
     torch.manual_seed(0)
     at_hand = {"torch": torch, "layernorm": layernorm, "close": close, "case": case}
