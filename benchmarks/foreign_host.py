@@ -113,7 +113,7 @@ def on_cpu():
 
     class Nothing:
         def __init__(self, *args, **kwargs):
-            self.cuda_stream = 0
+            self.cuda_stream = self.cuda_event = 0
 
         def __enter__(self):
             return self
