@@ -191,7 +191,8 @@ def test_the_page_has_the_tables_of_the_record():
     text, entries = foreign.table(foreign.recorded())
     page = (SOLUTIONS.parent / "docs" / "emulator.md").read_text()
     assert text in page
-    assert entries == json.loads((SOLUTIONS / "measured" / "public_kernels.json").read_text())["entries"]
+    record = json.loads((SOLUTIONS / "measured" / "public_kernels.json").read_text())
+    assert json.loads(json.dumps(entries)) == record["entries"]
 
 
 def test_what_nobody_has_looked_at_is_the_emulators_fault():
