@@ -534,7 +534,7 @@ def cute():
                     addresses[f"{name} from {offset}"] = address
                     tensors.append(Tensor(f"{name} from {offset}", part.shape, "uint8"))
                     return Parameter("tensor_map", tensor=f"{name} from {offset}", tensor_map=tensor_map)
-            raise CompileError("lower", f"a tensor map over address {address:#x}, where no tensor lies")
+            raise CompileError("lower", "a tensor map that begins in no tensor, as those of ragged sequences")
         return Parameter("scalar", dtype=f"uint{8 * len(blob)}", value=int.from_bytes(blob, "little"))
 
     def run(self, exe_args):

@@ -244,6 +244,10 @@ REFUSED: dict[str, str] = {
 REFUSED_FORMS: tuple[tuple[str, str], ...] = (
     ("interleaved tensor maps", "no public kernel was seen to use one"),
     (
+        "a tensor map that begins before its tensor, as those of ragged sequences",
+        "an Artifact's map begins in a tensor",
+    ),
+    (
         "a K-major B of sparse `wgmma` in a swizzle of 32 bytes",
         "its second 32 bytes have no place in the ISA's layouts",
     ),
