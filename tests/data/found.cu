@@ -12,6 +12,7 @@
 #define EARLY 9
 #define OWN_ROWS 10
 #define TWICE 11
+#define LAPPED 12
 #define THREADS 256
 #define PIECES 1024  // of 16 bytes, in a tile
 #define ROUNDS 16
@@ -106,6 +107,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) found(const uint4 *given, 
 #elif FAULT == TWICE  // flash_bwd_preprocess.py: a tile has 64 values, and threads past it store the next tile's too
   u32 i = blockIdx.x * 64 + t;
   if ((!MENDED || t < 64) && i < gridDim.x * 64) out[i] = make_uint4(i + 1, i + 1, i + 1, i + 1);
+
+#elif FAULT == LAPPED  // norm_fn_kernel.py: warps of the producer wait for a barrier that does not wait for them
+  __shared__ u64 full, empty;
+  if (t == 0) { init(&full, 1); init(&empty, THREADS - 128); asm volatile("fence.mbarrier_init.release.cluster;"); }
+  __syncthreads();
+  if (t < 128) {
+    if (!MENDED || t < 32) for (u32 k = 0; k < ROUNDS; ++k) {
+      if (t >= 32) late(1);
+      wait(&empty, k % 2 ^ 1);
+      if (t == 0) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at(&full)) : "memory");
+    }
+  } else for (u32 k = 0; k < ROUNDS; ++k) {
+    wait(&full, k % 2);
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at(&empty)) : "memory");
+  }
 
 #elif FAULT == LAST_SUM  // example_mla_decode_ws.py: one group writes the sums last, another reads them last
   u32 *sums = (u32 *)tile;
