@@ -12,28 +12,30 @@ Outcomes:
     finding     nothing differed, and the emulator found something
     stopped     a finding ended a launch
     wrong       the numbers differ
+    crashed     the emulator raised an error of its own
     refused     the emulator names what it does not model
     uncompiled  the DSL that is installed does not compile it
     failed      it came to no launch or no comparison: a package that is missing, mostly
-    slow        it took longer than the limit
+    slow        it took more processor time than the limit
 
 Whose fault a finding or a difference is says ``fault`` in a job's row, after somebody looked at it: "program:
 ...", "emulator: ..." or "rule: ..." if a rule of the PTX ISA is broken and the numbers are right. ``kinds``
 says it for a kind of finding.
 
-Results are written after each job. A second run does the jobs whose row, commit or versions have changed.
+Results are written after each job. The first run begins with those of the record,
+``solutions/measured/public_kernels.json``. A run does the jobs whose row, commit or versions have changed.
 ``--again right`` (or another outcome, or all) does those again, and ``--again old`` those that another
-emulator ran. ``--table`` writes the counts into ``docs/emulator.md`` and the record into
-``solutions/measured/public_kernels.json``.
+emulator ran. ``--table`` writes the counts into ``docs/emulator.md`` and the results into the record.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -46,8 +48,10 @@ ROWS = HERE / "foreign.toml"
 PAGE = HERE.parent / "docs" / "emulator.md"
 RECORD = HERE.parent / "solutions" / "measured" / "public_kernels.json"
 BEGIN, END = "<!-- benchmarks/foreign.py writes from here -->\n", "<!-- to here -->\n"
-LIMIT = 300  # seconds of one job
-OUTCOMES = ("right", "finding", "stopped", "wrong", "refused", "uncompiled", "failed", "slow")
+LIMIT, PATIENCE = 300, 1800  # seconds of one job: of a processor, and by the clock on a busy machine
+# of a result: ``emulator`` is the git tree of course_utils, ``key`` what else it depends on
+RESULT = ("outcome", "said", "kinds", "launches", "warp_instructions", "cpu", "key", "emulator")
+EMPTY = {"kinds": [], "launches": 0, "warp_instructions": 0}  # of a job that said nothing
 PACKAGES = ("tilelang", "nvidia-cutlass-dsl", "torch", "numpy", "einops")
 
 
@@ -124,28 +128,33 @@ def run(repository: Repository, job: Job, checkouts: Path, packages: str, kept: 
         "TORCHDYNAMO_DISABLE": "1",
         "OMP_NUM_THREADS": "1",
         "FOREIGN_KEEP": str(kept),
+        "FOREIGN_LIMIT": str(LIMIT),
     }
-    start = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
-            timeout=LIMIT,
+            timeout=PATIENCE,
             env=environment,
             cwd=root,
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return {"outcome": "slow", "said": f"not done after {LIMIT} s", "wall": LIMIT}
+        return {"outcome": "slow", "said": f"not done after {PATIENCE} s by the clock"}
+    if done.returncode == -signal.SIGXCPU:
+        return {"outcome": "slow", "said": f"not done after {LIMIT} s", "cpu": LIMIT}
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "log.txt").write_text(done.stdout[-20_000:] + "\n" + done.stderr[-20_000:])
     told = [line for line in done.stdout.splitlines() if line.startswith("FOREIGN ")]
-    wall = {"wall": round(time.perf_counter() - start, 1)}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu = {"cpu": round(used, 1)}  # seconds
     if not told:
         last = (done.stderr.strip() or "no word").splitlines()[-1]
-        return {"outcome": "failed", "said": f"exit {done.returncode}: {last[:300]}"} | wall
-    return json.loads(told[-1].removeprefix("FOREIGN ")) | wall
+        return {"outcome": "failed", "said": f"exit {done.returncode}: {last[:300]}"} | cpu
+    return json.loads(told[-1].removeprefix("FOREIGN ")) | cpu
 
 
 def versions() -> dict[str, str]:
@@ -155,6 +164,19 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = ""
+    return found
+
+
+def recorded() -> dict[str, dict]:
+    """The results of the record, by the names of their jobs."""
+    entries = {(e["source"], e["file"], e["call"], *e.get("argv", ())): e for e in
+               json.loads(RECORD.read_text())["entries"]}  # fmt: skip
+    found = {}
+    for repository, jobs in listed():
+        for job in jobs:
+            entry = entries.get((repository.name, job.file, job.call, *job.argv))
+            if entry:
+                found[name_of(repository, job)] = {name: entry[name] for name in RESULT if name in entry}
     return found
 
 
@@ -180,7 +202,9 @@ def main() -> None:
     parser.add_argument("--packages", default="", help="a folder to import from, as einops")
     parser.add_argument("--table", action="store_true", help="write the docs' table and the record")
     given = parser.parse_args()
-    kept = json.loads(given.out.read_text()) if given.out.exists() else {}
+    if given.packages:
+        sys.path.append(given.packages)
+    kept = json.loads(given.out.read_text()) if given.out.exists() else recorded()
     if given.table:
         write_table(kept)
         return
@@ -204,11 +228,12 @@ def main() -> None:
                 written = given.out.with_suffix(".new")
                 written.write_text(json.dumps(kept, indent=1) + "\n")
                 written.replace(given.out)
-            print(f"{before['outcome']:10} {before.get('wall', 0):>6} s  {name}", flush=True)
+            print(f"{before['outcome']:10} {before.get('cpu', 0):>6} s  {name}", flush=True)
             if before["said"]:
                 print(f"{'':21}{before['said'][:300]}", flush=True)
 
 
+UNJUDGED = "emulator: not looked at yet"
 COLUMNS = {
     "right": "right",
     "rule": "right, and breaks a rule of the ISA",
@@ -225,13 +250,12 @@ def verdict(job: Job, done: dict, kinds: dict[str, str]) -> tuple[str, str]:
         return done["outcome"], done["said"]
     if done["outcome"] in ("uncompiled", "failed", "slow"):
         return "not run", job.fault or done["said"]
-    said = [job.fault] if job.fault else [kinds[kind] for kind in done["kinds"] if kind in kinds]
-    said = said or ["emulator: not looked at yet"]
+    said = [job.fault] if job.fault else [kinds.get(kind, UNJUDGED) for kind in done["kinds"]] or [UNJUDGED]
     return max((one.partition(": ")[::2] for one in said), key=lambda one: list(COLUMNS).index(one[0]))
 
 
-def write_table(kept: dict) -> None:
-    """The counts and the list into the docs, and each result into the record."""
+def table(kept: dict) -> tuple[str, list[dict]]:
+    """The tables of the page, and an entry of the record for each result."""
     kinds = tomllib.loads(ROWS.read_text())["kinds"]
     counts, told, entries = {}, [], []
     for repository, jobs in listed():
@@ -239,18 +263,20 @@ def write_table(kept: dict) -> None:
         column = Counter()
         for job, done in ran:
             where, why = verdict(job, done, kinds)
+            why = why.partition("\n")[0][:300]
             column[where] += 1
             told += [(where, repository, job, why)] if where not in ("right", "not run") else []
-            entries.append(
-                {"source": repository.name, **{k: v for k, v in asdict(job).items() if k != "fault" and v}}
-                | {"outcome": done["outcome"], "verdict": where, "said": why.partition("\n")[0][:300]}
-                | {"launches": done.get("launches", 0), "warp_instructions": done.get("executed", 0)}
-            )
+            row = {k: v for k, v in asdict(job).items() if k != "fault" and v}
+            result = EMPTY | {name: done[name] for name in RESULT if name in done}
+            result["said"] = result["said"].partition("\n")[0][:300]
+            entries.append({"source": repository.name, **row, "verdict": where, "why": why, **result})
         counts[repository] = column
     total = sum(counts.values(), Counter())
+    ran = total.total() - total["not run"]
     lines = [
-        f"The emulator ran {total.total()} calls of public programs. Each program makes its own inputs and "
-        f"compares with its own reference. {total['right'] + total['rule']} came out right.",
+        f"The emulator was given {total.total()} calls of public programs. Each program makes its own inputs "
+        f"and compares with its own reference. {ran} of the calls compile here and find their packages. "
+        f"{total['right'] + total['rule']} of these came out right.",
         "",
         f"| repository | commit | calls | {' | '.join(COLUMNS.values())} |",
         "|---" * (3 + len(COLUMNS)) + "|",
@@ -262,19 +288,24 @@ def write_table(kept: dict) -> None:
     lines += ["", "| file | | why |", "|---|---|---|"]
     rows = {}
     for where, repository, job, why in sorted(told, key=lambda one: list(COLUMNS).index(one[0])):
-        rows[repository.name, job.file, where] = why.partition("\n")[0].replace("|", "\\|")[:160]
-    for (name, file, where), why in rows.items():
-        lines.append(f"| {name} `{file}` | {COLUMNS[where]} | {why} |")
+        rows[repository.name, job.file, where, why.replace("|", "\\|")[:160]] = None
+    lines += [f"| {name} `{file}` | {COLUMNS[where]} | {why} |" for name, file, where, why in rows]
+    return "\n".join(lines) + "\n", entries
+
+
+def write_table(kept: dict) -> None:
+    """The counts and the list into the docs, and each result into the record."""
+    text, entries = table(kept)
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
+    PAGE.write_text(before + BEGIN + text + END + rest.partition(END)[2])
     provenance = {
         "machine": "the emulator, without a GPU",
         "date": date.today().isoformat(),
         "versions": versions(),
-        "commits": {repository.github: repository.commit for repository in counts},
+        "commits": {repository.github: repository.commit for repository, _ in listed()},
         "made_by": "benchmarks/foreign.py",
-        "emulator": sorted({done.get("emulator", "") for done in kept.values()}),
+        "emulator": "of each entry: the git tree of course_utils that ran it",
         "outcomes": __doc__.partition("Outcomes:\n")[2].partition("\n\n")[0],
     }
     RECORD.write_text(json.dumps({"provenance": provenance, "entries": entries}, indent=1) + "\n")

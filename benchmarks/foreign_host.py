@@ -113,7 +113,7 @@ def on_cpu():
 
     class Nothing:
         def __init__(self, *args, **kwargs):
-            self.cuda_stream = 0
+            self.cuda_stream = self.cuda_event = 0
 
         def __enter__(self):
             return self
@@ -192,12 +192,24 @@ def launch(artifact, arrays, addresses=None):
         raise RuntimeError(f"the emulated kernel did not finish: {LOG.findings[-1:]}")
 
 
-def is_of_compiler(error):
-    """Was it raised in a DSL's own code, before a launch?"""
+def _files(error):
+    """The files that an error came through, the last one raised it."""
     trace, files = error.__traceback__, []
     while trace is not None:
         files.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
+    return files
+
+
+def is_of_emulator(error):
+    """Was it raised in the emulator's own code? None should be, but for those that name a refusal."""
+    files = _files(error)
+    return bool(files) and "/course_utils/run/emulator/" in files[-1]
+
+
+def is_of_compiler(error):
+    """Was it raised in a DSL's own code, before a launch?"""
+    files = _files(error)
     compilers = ("/tilelang/", "/tvm/", "/cutlass/", "nvidia_cutlass_dsl")
     packages = [file for file in files if "site-packages" in file]
     driver = any("cuda/bindings" in file for file in files)
@@ -354,12 +366,9 @@ def _encode_tiled(place, data_type, rank, address, dims, strides, box, steps, *m
 
 def cute():
     """Make CuTe DSL compile for sm_90a and emulate what it would launch, as ``tilelang`` does."""
-    os.environ |= {
-        "CUTE_DSL_ARCH": HOME.arch,
-        "CUTE_DSL_KEEP": "ptx",
-        "CUTE_DSL_DUMP_DIR": tempfile.mkdtemp(),
-        "CUTE_DSL_DISABLE_FILE_CACHING": "1",
-    }
+    settings = {"ARCH": HOME.arch, "KEEP": "ptx", "DUMP_DIR": tempfile.mkdtemp(), "DISABLE_FILE_CACHING": "1"}
+    for dsl in ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL"):
+        os.environ |= {f"{dsl}_{name}": value for name, value in settings.items()}
     import cutlass.cuda
     import cutlass.cute
     import cutlass.cute.testing
@@ -525,7 +534,7 @@ def cute():
                     addresses[f"{name} from {offset}"] = address
                     tensors.append(Tensor(f"{name} from {offset}", part.shape, "uint8"))
                     return Parameter("tensor_map", tensor=f"{name} from {offset}", tensor_map=tensor_map)
-            raise CompileError("lower", f"a tensor map over address {address:#x}, where no tensor lies")
+            raise CompileError("lower", "a tensor map that begins in no tensor, as those of ragged sequences")
         return Parameter("scalar", dtype=f"uint{8 * len(blob)}", value=int.from_bytes(blob, "little"))
 
     def run(self, exe_args):

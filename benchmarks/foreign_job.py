@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import re
+import resource
 import runpy
 import sys
 import traceback
@@ -88,7 +90,7 @@ def _chain(error):
 
 
 def outcome(error):
-    """right, finding, stopped, wrong, refused, uncompiled or failed, and what to say."""
+    """right, finding, stopped, wrong, crashed, refused, uncompiled or failed, and what to say."""
     log = foreign_host.LOG
     if log.stopped:
         return "stopped", log.findings[0][1]
@@ -104,6 +106,8 @@ def outcome(error):
     if error is not None:
         last = list(_chain(error))[-1]
         said = f"{type(last).__name__}: {last}"
+        if foreign_host.is_of_emulator(last):
+            return "crashed", said
         return ("uncompiled" if foreign_host.is_of_compiler(last) else "failed"), said
     if not log.launches:
         return "failed", "it launched no kernel"
@@ -116,6 +120,8 @@ def main():
     dsl, root, file, prelude, call, *argv = sys.argv[1:]
     root = Path(root).resolve()
     sys.argv = [file, *argv]
+    limit = int(os.environ["FOREIGN_LIMIT"])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     foreign_host.on_cpu()
     torch.manual_seed(0)
     at_hand = {"torch": torch, "layernorm": layernorm, "close": close, "case": case}
@@ -144,7 +150,7 @@ def main():
         "said": said[:500],
         "kinds": sorted({kind for kind, _ in log.findings}),
         "launches": log.launches,
-        "executed": log.executed,
+        "warp_instructions": log.executed,
         "seconds": round(log.seconds, 2),
     }
     print("FOREIGN " + json.dumps(told), flush=True)

@@ -75,6 +75,9 @@ def wrong_in(fault: str, out: np.ndarray, wrong: int) -> int:
     """How many elements came out wrong?"""
     if fault == "PREDICATE":  # what lies behind the tensor's end
         return int((out[CTAS * THREADS - THREADS // 2 :] != 0).any(-1).sum())
+    if fault == "TWICE":
+        tiles = CTAS * 64
+        return int((out[:tiles] != np.arange(1, tiles + 1)[:, None]).any(-1).sum())
     if fault == "EXIT_STORE":
         stored = out[: CTAS * PIECES].reshape(CTAS, PIECES, 4)
         return int((stored != np.arange(1, CTAS + 1)[:, None, None]).any(-1).sum())
@@ -104,7 +107,7 @@ def child(path: str, names: list[str]) -> None:
             checked(driver.cuMemcpyHtoD(there["given"], given.ctypes.data, given.nbytes), "copying")
             kernel = Kernel(Artifact.from_bytes(archive.read(name)), there)
             count = launches = 0
-            stores = fault in ("PREDICATE", "EXIT_STORE")
+            stores = fault in ("PREDICATE", "EXIT_STORE", "TWICE")
             tries = LAUNCHES // 10 if stores else LAUNCHES
             for number in range(tries):
                 if stores or not number:

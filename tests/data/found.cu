@@ -10,6 +10,9 @@
 #define EXIT_STORE 7
 #define REUSE 8
 #define EARLY 9
+#define OWN_ROWS 10
+#define TWICE 11
+#define LAPPED 12
 #define THREADS 256
 #define PIECES 1024  // of 16 bytes, in a tile
 #define ROUNDS 16
@@ -101,6 +104,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) found(const uint4 *given, 
   bool in = i < gridDim.x * THREADS - THREADS / 2;
   if (!MENDED || in) out[i] = make_uint4(7, 7, 7, 7);
 
+#elif FAULT == TWICE  // flash_bwd_preprocess.py: a tile has 64 values, and threads past it store the next tile's too
+  u32 i = blockIdx.x * 64 + t;
+  if ((!MENDED || t < 64) && i < gridDim.x * 64) out[i] = make_uint4(i + 1, i + 1, i + 1, i + 1);
+
+#elif FAULT == LAPPED  // norm_fn_kernel.py: warps of the producer wait for a barrier that does not wait for them
+  __shared__ u64 full, empty;
+  if (t == 0) { init(&full, 1); init(&empty, THREADS - 128); asm volatile("fence.mbarrier_init.release.cluster;"); }
+  __syncthreads();
+  if (t < 128) {
+    if (!MENDED || t < 32) for (u32 k = 0; k < ROUNDS; ++k) {
+      if (t >= 32) late(1);
+      wait(&empty, k % 2 ^ 1);
+      if (t == 0) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at(&full)) : "memory");
+    }
+  } else for (u32 k = 0; k < ROUNDS; ++k) {
+    wait(&full, k % 2);
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at(&empty)) : "memory");
+  }
+
 #elif FAULT == LAST_SUM  // example_mla_decode_ws.py: one group writes the sums last, another reads them last
   u32 *sums = (u32 *)tile;
   if (t < 128) sums[t] = 0;
@@ -121,7 +143,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) found(const uint4 *given, 
     asm volatile("bar.sync %0, 128;" :: "r"(MENDED ? 3 + t / 128 : 3) : "memory");
   }
 
-#elif FAULT == NO_FENCE  // bmm.py: wgmma reads what cp.async wrote (COPY 1; 0: threads), and no proxy fence
+// NO_FENCE: bmm.py: wgmma reads what cp.async wrote (COPY 1; 0: threads), and no proxy fence
+// OWN_ROWS: flash_fwd_sm90.py: wgmma reads what four warps wrote, and each warp waited for itself alone
+#elif FAULT == NO_FENCE || FAULT == OWN_ROWS
   uint4 *a = tile, *b = tile + 128;  // 64 x 16 and 8 x 16 halves, all of a round's alike
   const u32 one = 0x3c003c00;
   if (t < 16) b[t] = make_uint4(one, one, one, one);
@@ -130,13 +154,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) found(const uint4 *given, 
   if (t < 128) for (u32 k = 0; k < ROUNDS; ++k) {
     u32 v = (0x4000 + (k << 6)) * 0x10001;  // 2 and more
     late((t / 32 + k) % 4);
-    if (COPY) asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.wait_all;"
+    if (FAULT == NO_FENCE && COPY) asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.wait_all;"
                            :: "r"(at(a + t)), "l"(out + k * 128 + t) : "memory");
-    else a[t] = make_uint4(v, v, v, v);
-#if MENDED
-    fence();
-#endif
-    asm volatile("bar.sync 1, 128;" ::: "memory");
+    else a[t] = make_uint4(v, v, v, v);  // of the 16 rows of its warp
+    if (FAULT == OWN_ROWS || MENDED) fence();
+    if (FAULT == NO_FENCE || MENDED) asm volatile("bar.sync 1, 128;" ::: "memory");
+    else __syncwarp();
     u64 from_a = (u64)(at(a) >> 4) | 8ull << 16 | 16ull << 32, from_b = (u64)(at(b) >> 4) | 8ull << 16 | 16ull << 32;
     float d[4];
     asm volatile("wgmma.fence.sync.aligned;\n"

@@ -1,9 +1,11 @@
 """What solutions/measured/ holds bears out what the course says of it."""
 
 import json
+import re
 
 import pytest
 
+from benchmarks import foreign
 from course_utils.compile.factory import DSLS
 from course_utils.compile.faults import kernels
 from course_utils.compile.load import SOLUTIONS
@@ -185,15 +187,37 @@ def test_every_wrong_kernel_that_compiles_was_emulated():
 # -- public programs in the emulator
 
 
-def test_the_page_says_of_public_programs_what_is_recorded():
-    entries = json.loads((SOLUTIONS / "measured" / "public_kernels.json").read_text())["entries"]
+def test_the_page_has_the_tables_of_the_record():
+    text, entries = foreign.table(foreign.recorded())
     page = (SOLUTIONS.parent / "docs" / "emulator.md").read_text()
-    right = sum(entry["verdict"] in ("right", "rule") for entry in entries)
-    assert f"ran {len(entries)} calls of public programs" in page and f"{right} came out right" in page
+    assert text in page
+    record = json.loads((SOLUTIONS / "measured" / "public_kernels.json").read_text())
+    assert json.loads(json.dumps(entries)) == record["entries"]
+
+
+def test_what_nobody_has_looked_at_is_the_emulators_fault():
+    job, kinds = foreign.Job("a.py", "m.main()"), {"proxy-fence": "rule: no fence"}
+    done = {"outcome": "finding", "said": "", "kinds": ["proxy-fence"]}
+    assert foreign.verdict(job, done, kinds) == ("rule", "no fence")
+    other = done | {"kinds": ["proxy-fence", "cluster-exit"]}
+    assert foreign.verdict(job, other, kinds) == ("emulator", "not looked at yet")
+    for outcome in ("wrong", "crashed"):
+        assert foreign.verdict(job, {"outcome": outcome, "said": "", "kinds": []}, kinds)[0] == "emulator"
+    blamed = foreign.Job("a.py", "m.main()", fault="program: no barrier")
+    assert foreign.verdict(blamed, other, kinds) == ("program", "no barrier")
 
 
 def test_mended_programs_were_right_on_the_h200_and_the_page_names_each_fault():
     rows = json.loads((SOLUTIONS / "measured" / "found.json").read_text())["rows"]
     page = (SOLUTIONS.parent / "docs" / "found.md").read_text()
     assert all(row.get("launches_wrong") == 0 for row in rows if row["MENDED"])
-    assert all(f"| [{row['fault']}](#" in page for row in rows)
+    told = {fault: line for line in page.splitlines() for fault in re.findall(r"^\| \[(\w+)\]\(#", line)}
+    recorded = {row["fault"] for row in rows}
+    assert recorded <= set(told)
+    assert all(("not tried" in line) == (fault not in recorded) for fault, line in told.items())
+    for row in rows:
+        if not row["MENDED"] and not row["LATE"]:
+            wrong, launches = row.get("launches_wrong"), row.get("launches")
+            right = f"right in {launches} launches"
+            said = "hangs" if "hung" in row else f"in {wrong} of {launches} launches" if wrong else right
+            assert said in told[row["fault"]]

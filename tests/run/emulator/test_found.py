@@ -26,6 +26,9 @@ FAULTS = {
     "EXIT_STORE": ("exit-in-flight", 1, 2, 1),
     "EARLY": ("overwrite-while-read", 1, 1, 2),
     "REUSE": ("read-before-write", 1, 1, 1),
+    "LAPPED": ("phase-lapped", 1, 1, 1),
+    "TWICE": ("stored-twice", 1, 2, 1),
+    "OWN_ROWS": ("read-before-write", 1, 1, 1),
 }
 
 

@@ -604,3 +604,14 @@ def interleaved(threads):
 
     go((0,) * len(threads), {}, {})
     return ends
+
+
+def test_a_load_may_be_in_flight_while_its_cluster_waits_for_another_one():
+    load = (
+        "mov.b32 %r7, smem;\nmbarrier.init.shared.b64 [%r7], 1;\nfence.mbarrier_init.release.cluster;\n"
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 64;\n"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r7+64], [%rd2+128], 64, [%r7];\n"
+    )
+    waits = "W: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0;\n@!%p4 bra W;\n"
+    sends = "st.release.gpu.global.u32 [%rd1], 1;\n"
+    assert told(two_ctas(sends, load + spin("ld.acquire.gpu.global.u32") + waits), range(12)) == {}

@@ -257,7 +257,13 @@ def test_other_spellings_run_or_are_refused_by_name(part, rounds=3):
 
 def test_the_page_has_the_tables():
     page = (Path(__file__).parents[3] / "notebooks" / "check_any_kernel.md").read_text()
-    assert all(table in page for table in spellings.page().split("\n\n"))
+    assert len(tables := spellings.page().split("\n\n")) == 3
+    assert all(table in page for table in tables)
+
+
+def test_the_page_has_every_instruction_once():
+    shown = [word for _, _, words in spellings.MODELLED for word in words.split()]
+    assert sorted(shown) == sorted(table.TABLE)
 
 
 @pytest.mark.parametrize(

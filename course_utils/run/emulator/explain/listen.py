@@ -93,7 +93,7 @@ def attach(
         safe_message(partial(stages.lead, machine, event.cluster), None)
         if facts and event.alone and (event.finished or facts.k_tiles.enough):
             facts.close(event.cluster)
-        if trace:
+        if trace and (event.alone or not event.finished):  # else others go on, whose events it still has
             trace.name()
         races.clear(event.cluster, event.alone)
         for one in (

@@ -2,8 +2,9 @@
 name.
 
 ``WORDS`` has Hopper's (PTX ISA, "Instruction Set"), in any order, as ptxas takes them. A word that is not
-here would be passed over in silence, and the numbers would be wrong. ``REFUSED`` says why a kernel does not
-run here, and ``NOT_JUDGED`` what a run does not find: the page of check_any_kernel shows both.
+here would be passed over in silence, and the numbers would be wrong. ``MODELLED`` groups the opcodes for a
+reader, ``REFUSED`` says why a kernel does not run here, and ``NOT_JUDGED`` what a run does not find. The page
+of check_any_kernel shows all three.
 """
 
 from __future__ import annotations
@@ -143,6 +144,75 @@ WORDS: dict[str, frozenset[str]] = {
     for name in names.split()
 }
 
+# What is modelled: a part, what of it runs, and its opcodes. Each opcode of the table is in one row.
+MODELLED: tuple[tuple[str, str, str], ...] = (
+    (
+        "integers",
+        "all sizes up to 64 bits, with carries and saturation",
+        "mul24 mad24 sad mad rem dp4a dp2a popc clz bfind bmsk szext brev bfe bfi lop3 shl shr shf prmt "
+        "add.cc addc sub.cc subc mad.lo.cc mad.hi.cc madc",
+    ),
+    (
+        "floats, and both",
+        "fp16, bf16, fp32 and fp64, with directed rounding; conversions, also to and from fp8",
+        "add sub mul fma div min max abs neg rcp sqrt rsqrt ex2 lg2 sin cos tanh copysign testp cvt cvt.pack",
+    ),
+    ("predicates", "also of packed halves", "setp set slct selp and or xor not cnot mov"),
+    (
+        "control",
+        "branches; of functions, `printf` and `assert`",
+        "bra call ret exit trap brkpt nanosleep pmevent",
+    ),
+    (
+        "lanes",
+        "of a whole warp, or of the lanes of a mask",
+        "shfl.sync vote.sync match activemask elect.sync redux.sync bar.warp.sync",
+    ),
+    (
+        "memory",
+        "global, shared, local and distributed shared memory; up to 128 bits at once",
+        "ld ldu st cvta isspacep mapa getctarank",
+    ),
+    ("atomics", "also of vectors and of pairs of halves", "atom red st.async red.async"),
+    (
+        "copies",
+        "TMA tiles of rank 1 to 5, all swizzles of Hopper, multicast; tensor maps changed on the device",
+        "cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all cp.async.mbarrier "
+        "cp.async.bulk cp.async.bulk.tensor cp.async.bulk.commit_group cp.async.bulk.wait_group "
+        "tensormap.replace tensormap.cp_fenceproxy",
+    ),
+    (
+        "reductions by TMA",
+        "add, minimum, maximum, count, and, or, xor",
+        "cp.reduce.async.bulk cp.reduce.async.bulk.tensor",
+    ),
+    (
+        "matrices",
+        "fp16, bf16, tf32, fp8 and int8, dense and sparse; `mma.sync` also of int4 and fp64",
+        "wgmma.mma_async wgmma.fence wgmma.commit_group wgmma.wait_group mma.sync mma.sp "
+        "mma.sp::ordered_metadata ldmatrix stmatrix movmatrix",
+    ),
+    (
+        "barriers",
+        "of a CTA, also those that reduce; of a cluster; mbarriers",
+        "bar barrier bar.red barrier.red bar.cta.red barrier.cta.red barrier.cluster mbarrier "
+        "mbarrier.pending_count fence.mbarrier_init",
+    ),
+    (
+        "order",
+        "release, acquire and fences with their scopes; proxies; CTAs that wait for each other",
+        "fence membar membar.proxy fence.proxy fence.proxy.async fence.proxy.async::generic "
+        "fence.proxy.tensormap::generic griddepcontrol.launch_dependents griddepcontrol.wait",
+    ),
+    ("register budgets", "of a warpgroup", "setmaxnreg"),
+    (
+        "hints",
+        "taken, without an effect",
+        "prefetch prefetchu discard applypriority createpolicy cp.async.bulk.prefetch "
+        "cp.async.bulk.prefetch.tensor",
+    ),
+)
+
 # What is refused: an opcode or a word of one, and why. The first that fits is told.
 _LATER = "came with Blackwell"
 REFUSED: dict[str, str] = {
@@ -174,6 +244,10 @@ REFUSED: dict[str, str] = {
 REFUSED_FORMS: tuple[tuple[str, str], ...] = (
     ("interleaved tensor maps", "no public kernel was seen to use one"),
     (
+        "a tensor map that begins before its tensor, as those of ragged sequences",
+        "an Artifact's map begins in a tensor",
+    ),
+    (
         "a K-major B of sparse `wgmma` in a swizzle of 32 bytes",
         "its second 32 bytes have no place in the ISA's layouts",
     ),
@@ -199,13 +273,25 @@ def page() -> str:
     """The tables of check_any_kernel."""
     reasons: dict[str, list[str]] = {}
     for words, why in REFUSED.items():
-        reasons.setdefault(why, []).extend(f"`{word}`" for word in words.split())
-    refused = [(" ".join(words), why) for why, words in reasons.items()]
-    tables = (("spelled", "why", (*refused, *REFUSED_FORMS)), ("what", "how far", NOT_JUDGED))
+        reasons.setdefault(why, []).append(words)
+    tables = (
+        (("part", "what runs", "instructions"), [(*row, _quoted(words)) for *row, words in MODELLED]),
+        (
+            ("spelled", "why"),
+            [*((_quoted(" ".join(words)), why) for why, words in reasons.items()), *REFUSED_FORMS],
+        ),
+        (("what", "how far"), NOT_JUDGED),
+    )
     return "\n\n".join(
-        "\n".join(f"| {one} | {other} |" for one, other in ((left, right), ("---", "---"), *rows))
-        for left, right, rows in tables
-    ).replace("| --- | --- |", "|---|---|")
+        "\n".join(
+            [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(r)} |" for r in rows)]
+        )
+        for head, rows in tables
+    )
+
+
+def _quoted(words: str) -> str:
+    return " ".join(f"`{word}`" for word in words.split())
 
 
 def unknown(opcode: tuple[str, ...], length: int) -> str:
