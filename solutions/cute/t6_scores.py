@@ -13,6 +13,10 @@ num_stages = 2
 def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype="float16"):
     assert heads % kv_heads == 0, f"{heads} heads cannot share {kv_heads} heads of K evenly"
     assert D in (64, 96, 128), f"D = {D}: this kernel takes 64, 96 or 128"
+    rows = min(batch * sequence_q * heads, batch * sequence_k * kv_heads)
+    assert rows > 1, (
+        "CuTe DSL takes a tensor of one row for a vector: give Q and K a second row"
+    )
     group = heads // kv_heads  # heads of Q that share a head of K
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     by_TMA = sequence_k % 8 == 0  # else a row of S is no multiple of 16 bytes: no legal map
@@ -60,24 +64,11 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
         out = cute.make_rmem_tensor(acc.shape, element)
         consumers = pipeline.NamedBarrier(1, 128)  # of the consumer's threads only
 
-        if warp_idx < 4:  # producer warpgroup, of which one warp works
-            load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
-            Q_load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, 1)
-            if warp_idx == 0:
-                ### BEGIN SOLUTION: load Q's tile once, then each K tile of the head's group
-                Q_pipe.producer_acquire(Q_load)
-                full = Q_pipe.producer_get_barrier(Q_load)
-                cute.copy(load_Q, Q_src[None, m, 0, head, b], Q_dst, tma_bar_ptr=full)
-                for n in cutlass.range(k_tiles, unroll=1):
-                    pipe.producer_acquire(load)
-                    s, full = load.index, pipe.producer_get_barrier(load)
-                    K_tile = K_src[None, n, 0, head // group, b]
-                    cute.copy(load_K, K_tile, K_dst[None, s], tma_bar_ptr=full)
-                    load.advance()
-                ### END SOLUTION
-        else:  # consumer warpgroup
+        if warp_idx < 4:  # consumer warpgroup
             use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
-            Q_pipe.consumer_wait(pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 1))
+            Q_pipe.consumer_wait(
+                pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 1)
+            )
             for n in cutlass.range(k_tiles, unroll=1):
                 pipe.consumer_wait(use)
                 mma.set(warpgroup.Field.ACCUMULATE, False)
@@ -91,23 +82,23 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
                 pipe.consumer_release(use)
                 use.advance()
                 out.store((acc.load() * scale).to(element))
-                ### BEGIN SOLUTION: store the tile of S: by TMA, or by threads where no map can
+                ### BEGIN SOLUTION: store S's tile: by TMA, or by threads if no map can
                 if cutlass.const_expr(by_TMA):
                     stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), element)
                     to_shared = cute.make_tiled_copy_C(stmatrix, mma)
-                    my_out = to_shared.get_slice(thread % 128)
+                    my_out = to_shared.get_slice(thread)
                     S_tiles = cute.local_tile(S, (block_M, block_N), (None,) * 4)
                     S_tiles = cute.group_modes(S_tiles, 0, 2)
                     S_ring = cute.group_modes(S_shared, 0, 2)
                     S_src, S_dst = cpasync.tma_partition(store_S, 0, one, S_ring, S_tiles)
-                    if warp_idx == 4:  # all but the newest store have read their buffer
+                    if warp_idx == 0:  # all but the newest store have read their buffer
                         cute.arch.cp_async_bulk_wait_group(1, read=True)
                     consumers.arrive_and_wait()
                     to = my_out.partition_D(S_shared)[None, None, None, n % 2]
                     cute.copy(to_shared, my_out.retile(out), to)
                     cute.arch.fence_view_async_shared()
                     consumers.arrive_and_wait()
-                    if warp_idx == 4:
+                    if warp_idx == 0:
                         cute.copy(store_S, S_src[None, n % 2], S_dst[None, m, n, head, b])
                         cute.arch.cp_async_bulk_commit_group()
                 else:
@@ -118,15 +109,36 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
                             S[row, column, head, b] = out[i]
                 ### END SOLUTION
             if cutlass.const_expr(by_TMA):
-                if warp_idx == 4:
+                if warp_idx == 0:
                     cute.arch.cp_async_bulk_wait_group(0)
+        else:  # producer warp
+            load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
+            Q_load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, 1)
+            ### BEGIN SOLUTION: load Q's tile once, then each tile of this group's K head
+            Q_pipe.producer_acquire(Q_load)
+            full = Q_pipe.producer_get_barrier(Q_load)
+            cute.copy(load_Q, Q_src[None, m, 0, head, b], Q_dst, tma_bar_ptr=full)
+            for n in cutlass.range(k_tiles, unroll=1):
+                pipe.producer_acquire(load)
+                full = pipe.producer_get_barrier(load)
+                cute.copy(
+                    load_K,
+                    K_src[None, n, 0, head // group, b],
+                    K_dst[None, load.index],
+                    tma_bar_ptr=full,
+                )
+                load.advance()
+            ### END SOLUTION
 
     @cute.jit
     def main(Q: cute.Tensor, K: cute.Tensor, S: cute.Tensor):
-        ### BEGIN SOLUTION: Q and K as they lie, the tile's modes first: row, column, head, batch
+        ### BEGIN SOLUTION: Q and K as they lie, by modes: row, column, head, batch
         rows_Q, rows_K = heads * D, kv_heads * D  # from a row to the next of the same head
         Q_shape, Q_stride = (sequence_q, D, heads, batch), (rows_Q, 1, D, sequence_q * rows_Q)
-        K_shape, K_stride = (sequence_k, D, kv_heads, batch), (rows_K, 1, D, sequence_k * rows_K)
+        K_shape, K_stride = (
+            (sequence_k, D, kv_heads, batch),
+            (rows_K, 1, D, sequence_k * rows_K),
+        )
         Q = cute.make_tensor(Q.iterator, cute.make_layout(Q_shape, stride=Q_stride))
         K = cute.make_tensor(K.iterator, cute.make_layout(K_shape, stride=K_stride))
         ### END SOLUTION
@@ -157,7 +169,7 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
         mma = cute.make_tiled_mma(wgmma)
         tma = load_Q, Q, load_K, K, store_S, S
         kernel(*tma, layout_Q, layout_K, layout_S, mma).launch(
-            grid=(q_tiles, heads, batch), block=(256, 1, 1)
+            grid=(q_tiles, heads, batch), block=(160, 1, 1)
         )
 
     return main

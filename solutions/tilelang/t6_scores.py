@@ -19,7 +19,7 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
         K: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
         S: T.Tensor((batch, heads, sequence_q, sequence_k), dtype),
     ):
-        with T.Kernel(q_tiles, heads, batch, threads=256) as (m, head, b):
+        with T.Kernel(q_tiles, heads, batch, threads=160) as (m, head, b):
             Q_shared = T.alloc_shared((block_M, D), dtype)
             K_shared = T.alloc_shared((num_stages, block_N, D), dtype)
             S_shared = T.alloc_shared((2, block_M, block_N), dtype)
@@ -30,23 +30,7 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
             thread = T.get_thread_binding()
             ms = slice(m * block_M, (m + 1) * block_M)  # rows of Q and of S
 
-            if thread < 128:  # producer warpgroup, of which one warp works
-                if thread < 32:
-                    ### BEGIN SOLUTION: load Q's tile once, then each K tile of the head's group
-                    T.tma_copy(Q[b, ms, head, 0:D], Q_shared, barrier=Q_full)
-                    if T.shuffle_elect(32):
-                        T.mbarrier_arrive(Q_full)
-                    for n in T.serial(k_tiles):
-                        stage = n % num_stages
-                        # a new barrier has parity 1 behind it: round 0 does not wait
-                        T.mbarrier_wait_parity(empty[stage], (n // num_stages) & 1 ^ 1)
-                        rows = slice(n * block_N, (n + 1) * block_N)
-                        box = K[b, rows, head // group, 0:D]
-                        T.tma_copy(box, K_shared[stage, :, :], barrier=full[stage])
-                        if T.shuffle_elect(32):
-                            T.mbarrier_arrive(full[stage])
-                    ### END SOLUTION
-            else:  # consumer warpgroup
+            if thread < 128:  # consumer warpgroup
                 T.mbarrier_wait_parity(Q_full, 0)
                 for n in T.serial(k_tiles):
                     stage, buffer = n % num_stages, n % 2
@@ -59,7 +43,7 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
                         T.mbarrier_arrive(empty[stage])
                     for i, j in T.Parallel(block_M, block_N):
                         acc[i, j] *= scale
-                    ### BEGIN SOLUTION: store the tile of S: by TMA, or by threads where no map can
+                    ### BEGIN SOLUTION: store S's tile: by TMA, or by threads if no map can
                     if by_TMA:
                         T.tma_store_wait(1)  # all but the newest store have read their buffer
                         T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only
@@ -71,5 +55,21 @@ def scores(batch, sequence_q, sequence_k, heads, kv_heads, D, scale=0.125, dtype
                         T.copy(acc, S[b, head, ms, ns])
                     ### END SOLUTION
                 T.tma_store_wait(0)
+            else:  # producer warp
+                ### BEGIN SOLUTION: load Q's tile once, then each tile of this group's K head
+                T.tma_copy(Q[b, ms, head, :], Q_shared, barrier=Q_full)
+                if T.shuffle_elect(32):
+                    T.mbarrier_arrive(Q_full)
+                for n in T.serial(k_tiles):
+                    stage = n % num_stages
+                    # a new barrier has parity 1 behind it: round 0 does not wait
+                    T.mbarrier_wait_parity(empty[stage], (n // num_stages) & 1 ^ 1)
+                    rows = slice(n * block_N, (n + 1) * block_N)
+                    T.tma_copy(
+                        K[b, rows, head // group, :], K_shared[stage, :, :], barrier=full[stage]
+                    )
+                    if T.shuffle_elect(32):
+                        T.mbarrier_arrive(full[stage])
+                ### END SOLUTION
 
     return main
