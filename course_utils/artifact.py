@@ -335,9 +335,11 @@ class Artifact:
 
     @property
     def problem(self) -> tuple[int, int, int]:
-        """(M, N, K): the shape of D, which comes last, and how long a row of A is, which comes first."""
-        m, n = self.tensors[-1].shape
-        return m, n, self.tensors[0].shape[-1]
+        """(M, N, K): the shape of D, which comes last, and how long a row of A is, which comes first. Where
+        D is several matrices, M counts the rows of all.
+        """
+        *rows, n = self.tensors[-1].shape
+        return prod(rows), n, self.tensors[0].shape[-1]
 
     def to_bytes(self) -> bytes:
         """One zip archive: ``artifact.json`` (launch and parameters), ``kernel.ptx``, ``kernel.cubin``,

@@ -7,6 +7,7 @@ beside a kernel. Each of them takes any row of ``PROBLEMS``; a plain GEMM is the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,6 +38,7 @@ ABSOLUTE_OF_BLOCK = 0.25
 # largest number is subtracted first. fp16 ends at 65,504
 LEVELS = (0.0, 0.0, 0.0, 3000.0, 0.0, 0.0, -3000.0, -60000.0)
 WIDE = 8192.0  # times a normal number: fp16 holds it, and not a sum of 64 products with another
+SCORE_SCALE = 0.125  # of S = scale * Q K^T: 1 / sqrt(64), for every D
 
 
 def normal(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
@@ -264,6 +266,51 @@ def _as_rows(bias: Values, M: int) -> Values:
     return bias.repeat(-(-M // len(bias)))[:M, None]
 
 
+def _scores(
+    batch: int, sequence_q: int, sequence_k: int, heads: int, kv_heads: int, D: int, dtype: str = "float16"
+) -> tuple[Tensor, ...]:
+    """Q and K as models store them, a sequence's heads side by side, and S by heads."""
+    return (
+        Tensor("Q", (batch, sequence_q, heads, D), dtype),
+        Tensor("K", (batch, sequence_k, kv_heads, D), dtype),
+        Tensor("S", (batch, heads, sequence_q, sequence_k), dtype),
+    )
+
+
+def _keys(Q: Values, K: Values) -> Values:
+    """K (batch, kv_heads, sequence_k, D), each head once for every head of Q that shares it."""
+    return K.transpose(1, 2).repeat_interleave(Q.shape[2] // K.shape[2], 1)
+
+
+def _scores_of(Q: Values, keys: Values) -> Values:
+    """S of Q as it is stored, and of ``_keys`` or what a mistake takes for them."""
+    return product(Q.transpose(1, 2), keys) * SCORE_SCALE
+
+
+def _heads_in_turn(Q: Values, K: Values) -> Values:
+    """K's heads dealt out in turn: head % kv_heads."""
+    return K.transpose(1, 2).repeat(1, Q.shape[2] // K.shape[2], 1, 1)
+
+
+def _head_for_head(Q: Values, K: Values) -> Values:
+    """K's head of the same number; zeros, which TMA brings, for heads that K lacks."""
+    import torch
+
+    batch, sequence, kv_heads, D = K.shape
+    zeros = K.new_zeros(batch, Q.shape[2] - kv_heads, sequence, D)
+    return torch.cat((K.transpose(1, 2), zeros), 1)
+
+
+def _first_batch(Q: Values, K: Values) -> Values:
+    return _keys(Q, K)[:1].expand(len(K), -1, -1, -1)
+
+
+def _heads_first(values: Values) -> Values:
+    """The bytes of (batch, sequence, heads, D) read as if they were (batch, heads, sequence, D)."""
+    batch, sequence, heads, D = values.shape
+    return values.reshape(batch, heads, sequence, D).transpose(1, 2)
+
+
 def numbered(count: int, generator: Generator, device: str) -> Values:
     """``count`` fp16 elements of random bits, so that a copied one says where it came from."""
     import torch
@@ -393,6 +440,27 @@ PROBLEMS = {
                 ("rows-not-divided", lambda X: (X.double() - X.double().amax(1, keepdim=True)).exp()),
                 ("columns-add-up", lambda X: X.double().softmax(0)),
             ),
+        ),
+        *(
+            Problem(
+                name,
+                functools.partial(_scores, dtype=dtype),
+                lambda Q, K: (_scores_of(Q, _keys(Q, K)),),
+                takes="batch, sequence_q, sequence_k, heads, kv_heads, D",
+                function="scores",
+                absolute=lambda D: ABSOLUTE_PER_K * D * SCORE_SCALE,
+                mistaken=(
+                    ("scale-missing", lambda Q, K: _scores_of(Q, _keys(Q, K)) / SCORE_SCALE),
+                    ("scaled-twice", lambda Q, K: _scores_of(Q, _keys(Q, K)) * SCORE_SCALE),
+                    ("head-for-head", lambda Q, K: _scores_of(Q, _head_for_head(Q, K))),
+                    ("heads-in-turn", lambda Q, K: _scores_of(Q, _heads_in_turn(Q, K))),
+                    ("first-batch-of-K", lambda Q, K: _scores_of(Q, _first_batch(Q, K))),
+                    ("first-batch-of-Q", lambda Q, K: _scores_of(Q[:1].expand_as(Q), _keys(Q, K))),
+                    ("K-heads-first", lambda Q, K: _scores_of(Q, _keys(Q, _heads_first(K)))),
+                    ("Q-heads-first", lambda Q, K: _scores_of(_heads_first(Q), _keys(Q, K))),
+                ),
+            )
+            for name, dtype in (("scores of heads", "float16"), ("scores of heads, bf16", "bfloat16"))
         ),
         Problem(
             "B K x N",

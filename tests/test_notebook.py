@@ -491,7 +491,7 @@ def test_what_if_of_an_unknown_fault_lists_those_there_are():
 def test_every_change_of_a_planted_fault_is_short_enough_to_read():
     for name, wrong in kernels("tilelang").items():
         solution = solution_path(wrong.step, "tilelang").read_text()
-        changes = what_ifs._changes(solution, wrong.source())
+        changes = what_ifs.changed_lines(solution, wrong.source())
         assert 0 < len(changes) <= 25, name
 
 

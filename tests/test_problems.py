@@ -12,6 +12,7 @@ from course_utils.problems import GROUP_ROWS, PROBLEMS, SCALED
 from course_utils.run import trial
 
 SIZES = {"M, N, K": (1024, 256, 256), "M, N": (32, 256), "*shape": (4, 8, 16)}
+SIZES["batch, sequence_q, sequence_k, heads, kv_heads, D"] = (2, 40, 72, 6, 2, 96)
 
 
 def said(found):
@@ -39,6 +40,9 @@ def right(kind, tensors):
     if kind == "softmax of rows":
         e = (wide["X"] - wide["X"].amax(1, keepdim=True)).exp()
         return {"Y": e / e.sum(1, keepdim=True)}
+    if kind.startswith("scores of heads"):
+        Q, K = wide["Q"].unflatten(2, (2, 3)), wide["K"]  # three heads of Q share one of K
+        return {"S": 0.125 * torch.einsum("bqgid,bkgd->bgiqk", Q, K).flatten(1, 2)}
     A, B = wide["A"], wide["B"]
     if kind == "groups":
         at = tensors["offsets"].tolist()

@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "step",
         metavar="STEP|FILE",
-        help="step01 ... step11, task05a ... task10d, t3a ... t5; with --against, a file",
+        help="step01 ... step11, task05a ... task10d, t3a ... t6; with --against, a file",
     )
     _add_against(add)
     add("--dsl", default="tilelang", choices=DSLS)

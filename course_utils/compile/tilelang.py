@@ -121,7 +121,9 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         )
         for b in buffers
     )
-    bare = _kept_or_lowered(prim_func, tensors)
+    # a view of a tensor (T.view) gives its memory the view's name
+    names = {str(b.data.name): str(b.name) for b in buffers} | {str(b.name): str(b.name) for b in buffers}
+    bare = _kept_or_lowered(prim_func, tensors, names)
     shape = bare.grid, bare.block, bare.cluster
     require_fits(*shape, bare.dynamic_shared)
     marked = ahead(bare.source) + bare.source
@@ -159,8 +161,10 @@ def ahead(source: str) -> str:
     return text
 
 
-def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:
-    """The launch and the CUDA source with its directives, from the cache or lowered now."""
+def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...], names: dict[str, str]) -> Artifact:
+    """The launch and the CUDA source with its directives, from the cache or lowered now. ``names`` are the
+    tensors', by those of their memory.
+    """
     key, files = _key(prim_func)
     with quiet():  # as lowering is: an author who closed the output is told so each time
         found = cache.read(key) if key else None
@@ -181,7 +185,7 @@ def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:
         resources=Resources(0, 0, 0, 0, 0),
         source=lowered.kernel_source,
         versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
-        **_read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors}),
+        **_read_launch(lowered.host_mod, kernels[0], names),
     )
     if key:
         with suppress(ValueError):  # a directive names a file that the trace does not
@@ -399,7 +403,7 @@ def _to_blame(prim_func: Any, target: Any, message: str) -> Any:
     return None
 
 
-def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str, Any]:
+def _read_launch(host_mod: Any, kernel: Any, tensor_names: dict[str, str]) -> dict[str, Any]:
     """Grid, block, cluster, shared memory and parameters, from the host function's packed calls."""
     from tilelang import tvm
 
@@ -414,7 +418,8 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
             return
         callee, *args = node.args
         if callee.value == "__tvm_tensormap_create_tiled":
-            made, tensor = tensor_map_of(args, _constant), str(args[3].name)
+            made, memory = tensor_map_of(args, _constant), str(args[3].name)
+            tensor = tensor_names.get(memory, memory)
             tensor_maps[str(args[0].name)] = Parameter("tensor_map", tensor=tensor, tensor_map=made)
         elif callee.value == name:
             launches.append(args)
@@ -434,13 +439,13 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
         if label in tensor_maps:
             parameters.append(tensor_maps[label])
         elif label in tensor_names:
-            parameters.append(Parameter("pointer", tensor=label))
+            parameters.append(Parameter("pointer", tensor=tensor_names[label]))
         elif hasattr(arg, "value"):
             parameters.append(Parameter("scalar", dtype=str(arg.dtype), value=arg.value))
         else:
             raise CompileError(
                 "lower",
-                f"the kernel takes {label}, which is none of {', '.join(sorted(tensor_names))}; "
+                f"the kernel takes {label}, which is none of {', '.join(sorted({*tensor_names.values()}))}; "
                 "a step needs no workspace in global memory",
             )
 

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_utils.artifact import SWIZZLE_PATTERN_BYTES, WARPGROUP_THREADS, Artifact, Origin, Place
+from course_utils.artifact import (
+    DATA_TYPES,
+    ELEMENT_BYTES,
+    SWIZZLE_PATTERN_BYTES,
+    WARPGROUP_THREADS,
+    Artifact,
+    Origin,
+    Place,
+)
 from course_utils.cause import Cause
 from course_utils.chips import Chip
 from course_utils.grading import lines
@@ -25,6 +33,7 @@ from course_utils.ptx.parser import PtxError
 from course_utils.ptx.receipts import Receipt, read_ptx
 from course_utils.run.backends import Launch
 from course_utils.run.protocol import Answer
+from course_utils.tma.layouts import UNIT
 
 # Required of a run of the kernel without what its compiler added (``ptx.added``): it must be as right.
 OWN = "own barriers and fences"
@@ -34,6 +43,7 @@ LAUNCH = r"T\.\w*Kernel\(|\.launch\("  # in either DSL
 BLOCK_K = 64  # of the course's tiles
 
 PRODUCT = "product by wgmma"
+ONCE = "D once"  # all of it by TMA
 
 Instead = tuple[Cause, Place | None]  # what a kernel has instead, and where
 
@@ -57,6 +67,7 @@ class Condition:
     families: tuple[Family, ...] = ()
     k_tiles: int = 1
     of_cluster: bool = False
+    of_stores: bool = False
     call: str = ""
     near: tuple[Family, ...] = ()
     harm: tuple[str, ...] = ()
@@ -65,6 +76,8 @@ class Condition:
 
     def applies_to(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
+        if self.of_stores and stored_by_threads(artifact):
+            return False
         return artifact.problem[2] >= self.k_tiles * BLOCK_K and not (self.of_cluster and alone)
 
     def ran(self, facts: Facts) -> bool:
@@ -127,6 +140,38 @@ def _other_map(a: Artifact) -> Instead | None:
             sizes = {"mapped": list(mine.dims[::-1]), "matrix": list(tensor.shape)}
             return _is("other-map", lines.of_map(tensor.name, a), tensor=tensor.name, **sizes)
     return None
+
+
+def _other_layout(a: Artifact) -> Instead | None:
+    """The first map of a tensor of more than two dimensions that has other sizes than the tensor, or another
+    stride for one of them. Their order is free, and a size of 1 may be left out.
+    """
+    for parameter in a.parameters:
+        tensor, made = next((t for t in a.tensors if t.name == parameter.tensor), None), parameter.tensor_map
+        if tensor is None or made is None or len(tensor.shape) < 3:
+            continue
+        output = tensor is a.tensors[-1]
+        place = lines.of_map(tensor.name, a) or (
+            lines.of_families(a, Family.TENSOR_STORE) if output else None
+        )
+        element = ELEMENT_BYTES[DATA_TYPES.index(tensor.dtype)]
+        strides = [element * math.prod(tensor.shape[axis + 1 :]) for axis in range(len(tensor.shape))]
+        mapped = sorted(one for one in zip(made.dims, (element, *made.strides), strict=True) if one[0] > 1)
+        whole = sorted(one for one in zip(tensor.shape, strides, strict=True) if one[0] > 1)
+        if [size for size, _ in mapped] != [size for size, _ in whole]:
+            sizes = {"mapped": list(made.dims[::-1]), "matrix": list(tensor.shape)}
+            return _is("merged-map", place, tensor=tensor.name, **sizes)
+        for (size, stride), (_, wanted) in zip(mapped, whole, strict=True):
+            if stride != wanted:
+                values = {"size": size, "stride": stride, "wanted": wanted}
+                return _is("other-strides", place, tensor=tensor.name, **values)
+    return None
+
+
+def stored_by_threads(artifact: Artifact) -> bool:
+    """Can no tensor map describe the output? A row that is no multiple of 16 bytes is such a one."""
+    out = artifact.tensors[-1]
+    return out.shape[-1] * ELEMENT_BYTES[DATA_TYPES.index(out.dtype)] % UNIT != 0
 
 
 def _pipeline(a: Artifact) -> bool:
@@ -219,6 +264,7 @@ CONDITIONS = {
         _other_stores,
         (Family.TENSOR_STORE,),
         near=(Family.STMATRIX, Family.WGMMA_WAIT),
+        of_stores=True,
     ),
     "tensor adds": Condition(
         "TMA stores that add, `cp.reduce.async.bulk.tensor` from shared to global",
@@ -245,6 +291,7 @@ CONDITIONS = {
         call=r"fence_proxy_async\(|fence_view_async_shared\(",
         harm=("proxy-fence", "proxy-fence-overwrite"),
         near=(Family.TENSOR_STORE, Family.TENSOR_REDUCE),
+        of_stores=True,
     ),
     "store wait": Condition(
         "a `cp.async.bulk.wait_group` for the TMA stores, inside the loop where there is one, before "
@@ -255,6 +302,7 @@ CONDITIONS = {
         call=r"tma_store_wait\(|cp_async_bulk_wait_group\(",
         harm=("overwrite-while-read", "exit-in-flight", "store-wait-elsewhere"),
         near=(Family.TENSOR_STORE, Family.TENSOR_REDUCE),
+        of_stores=True,
     ),
     "slices": Condition(
         "D in slices<: two groups of TMA stores or more for a tile, each with its own commit>",
@@ -350,6 +398,12 @@ CONDITIONS = {
         lambda r, a: a.threads >= 384,
         lambda r, a: _is("threads", lines.one(LAUNCH, a), threads=a.threads),
         run="sums of two consumers",
+    ),
+    "rank-4 maps": Condition(
+        "rank-4 tensor maps, a size and a stride for each dimension<: merged dimensions lose the edge "
+        "between them>",
+        lambda r, a: not _other_layout(a),
+        lambda r, a: _other_layout(a) or _is("none"),
     ),
     "exact maps": Condition(
         "tensor maps as large as A, B and D<: TMA clips a tile where its map ends, and nowhere else>",
@@ -452,6 +506,8 @@ def unmet(
         if name == OWN:
             continue  # asked for once, of the kernel without what its compiler added
         if name in PROPERTIES:
+            if name == ONCE and stored_by_threads(artifact):
+                continue
             if facts and (violated := PROPERTIES[name].violation(name, facts, artifact)):
                 lacks[name] = violated
             continue

@@ -37,13 +37,17 @@ _ABOUT = (
     (STORE, "stores-outside stores-outside-of-a-rank store-of-other-tiles"),
     (LOADS, "loads-outside loads-outside-of-a-rank not-loaded"),
     (LOADS, "rows-of-A rows-of-B index-of-the-other slice-unscaled slice-stays"),
+    (LOADS, "head-for-head heads-in-turn first-batch-of-K first-batch-of-Q K-heads-first Q-heads-first"),
     (SUMS, "moved"),
     (LOADS, "one-k-tile unscaled wrong-k-tiles two-indices"),
     (STORE, "copy copy-unwritten copy-and-gaps"),
 )
 ABOUT = {case: what for what, cases in _ABOUT for case in cases.split()}
 # the operand whose loads a cause is about, where it is not the first one: the name of its value, or its name
-OPERAND = {"rows-of-B": "B", "rows-of-A": "A"}
+OPERAND = {
+    **{"rows-of-B": "B", "rows-of-A": "A", "first-batch-of-Q": "Q", "Q-heads-first": "Q"},
+    **dict.fromkeys(("head-for-head", "heads-in-turn", "first-batch-of-K", "K-heads-first"), "K"),
+}
 # TileLang's order of tiles. Its place in PTX is index arithmetic, shared with that of each role's tile
 SCHEDULER = r"TileScheduler\("
 

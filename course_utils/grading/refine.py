@@ -146,14 +146,19 @@ def _corner(wrong: Wrong) -> Cause | None:
 def _of_tiles(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong:
     """What the facts say of a kernel whose tiles divide D."""
     facts = answer.facts or {}
-    wrong = _left_over(_located(wrong, facts), answer, artifact)
+    wrong = _left_over(_located(wrong, facts, len(artifact.tensors[-1].shape) > 2), answer, artifact)
     wrong = replace(wrong, causes=_former_tile(wrong.causes, facts, artifact))
     return _last_left_out(wrong, artifact)
 
 
-def _located(wrong: Wrong, facts: Facts) -> Wrong:
-    """First what lay outside, where that explains the rest, else last."""
-    if not (left := outside(facts)):
+def _located(wrong: Wrong, facts: Facts, hang: bool = False) -> Wrong:
+    """First what lay outside, where that explains the rest, else last. ``hang``: boxes may hang over an edge,
+    and none may begin past it.
+    """
+    left = outside(facts)
+    if hang:
+        left = [cause for cause in left if not 0 <= cause.values["farthest"] < cause.values["of"]]
+    if not left:
         return wrong
     causes = wrong.causes
     guess = len(causes) > 1 and causes[0].case in ("every-tile", "some-tiles")

@@ -191,6 +191,31 @@ GEMM_CASES = {
 GEMM_CASES["t5"] = Step(
     "t5", "TMA epilogue", 10, (*_TMA, "grid grows", "slices", "read wait", "stores in flight")
 )
+# batch, sequence_q, sequence_k, heads, kv_heads, D: all differ, and no length is of whole tiles. TMA stores S
+# at the first two emulated sizes; a row of 203 is no multiple of 16 bytes, so threads store the third
+GEMM_CASES["t6"] = Step(
+    "t6",
+    "scores of heads",
+    10,
+    (
+        *("wgmma", "own barriers and fences", "aligned tiles", "tensor loads", "tensor stores", "expect-tx"),
+        *("proxy fence", "store wait", "operands by TMA", "D once", "stage barriers", "rank-4 maps"),
+        *("loads in the epilogue", "stores in flight"),
+    ),
+    check_sizes=(
+        (2, 1000, 1544, 8, 2, 128),
+        (3, 333, 777, 6, 3, 96),
+        (4, 520, 264, 5, 1, 64),
+        (1, 129, 2049, 4, 4, 96),
+        (5, 1, 72, 6, 2, 128),
+    ),
+    emulated=(
+        ((2, 216, 328, 4, 2, 128), FIRST_AND_LAST),
+        ((3, 150, 88, 4, 2, 64), None),
+        ((2, 77, 203, 6, 3, 96), None),
+    ),
+    problem="scores of heads",
+)
 
 
 # Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
@@ -335,7 +360,7 @@ EXERCISES = (
     *(f"{name}-maps" for name in MAP_CASES),
     *("t2-tilelang", "t2-cute"),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
-    *("t4-cute", "t5-tilelang", "t5-cute"),
+    *("t4-cute", "t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
@@ -411,6 +436,8 @@ def trace_size(name: str) -> tuple[int, ...]:
     """
     if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
         return TASKS[name].check_sizes[-1]
+    if name in GEMM_CASES and len(GEMM_CASES[name].emulated[0][0]) != len(TRACE_SIZE):
+        return min((size for size, _ in GEMM_CASES[name].emulated), key=math.prod)
     step = STEPS.get(name)
     if step is None or "one CTA" not in step.requires:
         return TRACE_SIZE

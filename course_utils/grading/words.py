@@ -185,6 +185,18 @@ NUMBERS = {
     "begin?",
     "rows-not-divided": "Y's rows do not add up to 1: each is what it would be without the division.",
     "columns-add-up": "Y's columns add up to 1, and not its rows.",
+    "scale-missing": "S is right but for its scale.",
+    "scaled-twice": "S is scaled twice.",
+    "head-for-head": "Each head of Q met the head of K with its own number, and heads that K lacks met "
+    "zeros: a group of heads shares one head of K.",
+    "heads-in-turn": "K's heads were dealt out in turn: neighbouring heads of Q share a head of K, so divide "
+    "by the size of a group.",
+    "first-batch-of-K": "Every batch of Q met the first batch of K: does K's coordinate follow the batch?",
+    "first-batch-of-Q": "K met the first batch of Q in every batch: does Q's coordinate follow the batch?",
+    "K-heads-first": "K was read as if a head's rows lay one after the other: the strides of its rows and "
+    "heads are exchanged.",
+    "Q-heads-first": "Q was read as if a head's rows lay one after the other: the strides of its rows and "
+    "heads are exchanged.",
 }
 # what the facts of the run and the artifact add (``refine``)
 REFINED = {
@@ -318,6 +330,9 @@ MISSING = {
     "cluster-barriers": "{count}, and no wait for every `empty`",
     "cluster": "a cluster of {cluster}",
     "threads": "{threads:d} threads",
+    "merged-map": "a map of {tensor} as {mapped}, where it has {matrix}: two dimensions became one",
+    "other-strides": "a map of {tensor} that steps {stride} bytes along a size of {size}, where "
+    "it is {wanted}",
     "other-map": "a map of {tensor} with {mapped} elements, where it has {matrix}",
     "no-register-bound": "both ignored, for want of `min_blocks_per_mp=1` in the launch",
     "too-few-registers": "{way} {count} by {role}, whose code needs more than {count} registers: ptxas "

@@ -98,7 +98,7 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
         where = on_gpu["provenance"]
         said = results["detail"].splitlines()[0].split(". ")[0]
         shown.append(paragraph(f"Recorded on {where['gpu']}, {where['date']}: {said}"))
-    changes = _changes(solution, made)
+    changes = changed_lines(solution, made)
     if any(line[1:].strip() in answers for line in changes):
         asks = f"What was changed is a line that {wrong.step} asks for. It shows here once you have that."
         return [*shown, paragraph(asks)]
@@ -129,7 +129,7 @@ def _without(answers: set[str], card: Card) -> str:
     return card.text if card.code and any(card.code in answer for answer in answers) else str(card)
 
 
-def _changes(solution: str, wrong: str) -> list[str]:
+def changed_lines(solution: str, wrong: str) -> list[str]:
     """The lines that differ, with - and +."""
     before, after = (without_markers(source).splitlines() for source in (solution, wrong))
     diff = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]  # without the files' names

@@ -63,15 +63,24 @@ def compared(
     if operands and not problem.mistaken:
         (D,) = out.values()
         return reference.compare(D, *operands, partial)
-    mistaken = [(case, functools.partial(values, *inputs)) for case, values in problem.mistaken]
+
+    def of(values: Callable[..., torch.Tensor]) -> torch.Tensor:
+        return matrix(values(*inputs))
+
+    mistaken = [(case, functools.partial(of, values)) for case, values in problem.mistaken]
     absolute, found = problem.absolute(artifact.problem[2]), []
     for (name, values), wanted in zip(out.items(), problem.values(*inputs), strict=True):
         found.append(
             reference.compare_values(
-                values, wanted, absolute, partial, operands, mistaken, name, problem.infinite
+                matrix(values), matrix(wanted), absolute, partial, operands, mistaken, name, problem.infinite
             )
         )
     return reference.several(found)
+
+
+def matrix(values: torch.Tensor) -> torch.Tensor:
+    """Several matrices as one: their rows below each other."""
+    return values.flatten(0, -2)
 
 
 def tried(

@@ -256,7 +256,7 @@ def test_its_navigation_has_every_page_in_its_part(site):
         f"{n:02}" for n in range(2, 12)
     ]
     assert [path[10:13] for path in found["Transfer"]] == ["05b", "08b", "10b"]
-    assert [path[10:12] for path in found["TMA"]] == ["t1", "t2", "t3", "t4", "t5"]
+    assert [path[10:12] for path in found["TMA"]] == ["t1", "t2", "t3", "t4", "t5", "t6"]
     assert sorted(sum(found.values(), [])) == sorted(
         [f"notebooks/{path.stem}" for path in sync.NOTEBOOKS.glob("*.ipynb")]
         + [f"notebooks/{path.stem}" for path in sync.NOTEBOOKS.glob("*.md")]

@@ -194,7 +194,7 @@ def test_each_notebook_has_the_strip_below_its_title_and_its_first_code():
         targets = re.findall(r"\]\(([^):]+)\)", cells[links].source)  # without those that lead elsewhere
         assert all((sync.NOTEBOOKS / target).exists() for target in targets)
         beside = [target for target in targets if target.endswith(".ipynb")]
-        assert len(beside) == (1 if path.name[:2] in ("00", "t5") else 2)
+        assert len(beside) == (1 if path.name[:2] in ("00", "t6") else 2)
 
 
 def test_a_strip_is_written_once(folder):

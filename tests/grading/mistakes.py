@@ -23,7 +23,9 @@ def verdict_of(fault: Fault) -> Verdict:
         return check_copy(fault.step, fault.factory("copy"), fault.dsl, "emulator")
     step, machine = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),)), Emulator()
     try:
-        artifact = compile_factory(fault.factory(), fault.dsl, fault.size, step.problem)
+        artifact = compile_factory(
+            fault.factory(steps.function_of(fault.step)), fault.dsl, fault.size, step.problem
+        )
     except CompileError as error:
         return not_compiled(step, fault.dsl, machine.name, of_error(error))
     answered = machine.run([Launch(fault.size, artifact, step.problem, fault.ctas)])

@@ -129,7 +129,7 @@ def _tagged(
     inputs, padded = trial.tensors(problem, artifact, generator, "cpu")
     outputs = trial.inside(artifact, padded)
     emulate(artifact, inputs | outputs, schedule, ctas=ctas, tags=tags, record=None, facts=False)
-    D = next(iter(outputs.values()))
+    D = trial.matrix(next(iter(outputs.values())))
     rows, columns = (~reference.unwritten_in(D)).nonzero(as_tuple=True)
     some = torch.randint(0, max(len(rows), 1), (SAMPLE if len(rows) else 0,), generator=generator)
     at = rows[some], columns[some]
@@ -168,7 +168,7 @@ def compared(
         return reference.compare_values(D, product(A, B), absolute, partial)
     both = [torch.cat(pair, -1).float() for pair in zip(*taken, strict=True)]
     found = [
-        reference.compare_values(values, one, absolute, partial)
+        reference.compare_values(trial.matrix(values), trial.matrix(one), absolute, partial)
         for values, one in zip(out.values(), problem.values(*both, *rest), strict=True)
     ]
     return reference.several(found)
@@ -191,7 +191,7 @@ def _sums(
         sums = torch.stack([(A[rows].double() * B[columns].double()).sum(1) for A, B in pairs]).sum(0)
         return lambda weight: sums * weight
     A, *others = (torch.cat(pair, -1).float() for pair in zip(*taken, strict=True))
-    return lambda weight: problem.values(A * weight, *others, *inputs[many:])[0][at].double()
+    return lambda weight: trial.matrix(problem.values(A * weight, *others, *inputs[many:])[0])[at].double()
 
 
 def _signed(values: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
