@@ -23,7 +23,7 @@ from course_utils.grading import exercises, steps
 from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-_GRADE_ID = re.compile(r"((?:step|task|plan)\d\d[a-z]?|t\d[a-f]?)-(tilelang|cute|maps|plan)(-check)?")
+_GRADE_ID = re.compile(r"((?:step|task|plan)\d\d[a-z]?|t\d[a-f]?)-(tilelang|cute|maps|plan|paths)(-check)?")
 
 
 class SyncError(ValueError):
@@ -123,6 +123,8 @@ def _check(case: str, dsl: str) -> str:
     call, subject = "check_maps" if case in steps.MAP_CASES else "check", steps.function_of(case)
     if case in steps.PLAN_CASES:
         call = "check_plan"
+    if case in steps.PATH_CASES:
+        call = "check_paths"
     if case in steps.COPY_CASES:
         call = "check_copy"
     return f'{call}("{case}", {subject}' + (f', "{dsl}")' if dsl == "cute" else ")")

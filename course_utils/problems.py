@@ -311,17 +311,31 @@ def _heads_first(values: Values) -> Values:
     return values.reshape(batch, heads, sequence, D).transpose(1, 2)
 
 
-def numbered(count: int, generator: Generator, device: str) -> Values:
-    """``count`` fp16 elements of random bits, so that a copied one says where it came from."""
+def numbered(count: int, generator: Generator, device: str, dtype: str = "float16") -> Values:
+    """``count`` elements of random bits, so that a few copied ones say where they came from."""
     import torch
 
-    top = POISONS["float16"]
-    bits = torch.randint(0, top, (count,), generator=generator, device=device, dtype=torch.int32)
-    return bits.to(torch.int16).view(torch.float16)
+    element = getattr(torch, dtype)
+    bits = torch.randint(0, POISONS[dtype], (count,), generator=generator, device=device, dtype=torch.int32)
+    return bits.to({1: torch.int8, 2: torch.int16, 4: torch.int32}[element.itemsize]).view(element)
 
 
 def _bits(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
-    return numbered(prod(tensor.shape), generator, device).view(tensor.shape)
+    return numbered(prod(tensor.shape), generator, device, tensor.dtype).view(tensor.shape)
+
+
+def _copy(name: str, dtype: str) -> Problem:
+    """Y is X, bit by bit, in whatever shape its author sees it."""
+    return Problem(
+        name,
+        lambda *shape: (Tensor("X", shape, dtype), Tensor("Y", shape, dtype)),
+        lambda X: (X,),
+        takes="*shape",
+        function="copy",
+        draw=_bits,
+        multiplied=0,
+        any_shape=True,
+    )
 
 
 def swapped(names: Sequence[str], tensors: Sequence[Tensor]) -> bool:
@@ -332,8 +346,11 @@ def swapped(names: Sequence[str], tensors: Sequence[Tensor]) -> bool:
     return ranks.keys() == set(names) and [ranks[name] for name in names] != [*ranks.values()]
 
 
-# What an output holds before a launch: a NaN with a payload of our own, whose bits no arithmetic makes
-POISONS = {"float16": 0x7DAD, "bfloat16": 0x7FAD, "float32": 0x7FADADAD}
+# What an output holds before a launch: a NaN with a payload of our own, whose bits no arithmetic makes; fp8
+# has one NaN, which no copied element is
+POISONS = {"float16": 0x7DAD, "bfloat16": 0x7FAD, "float32": 0x7FADADAD, "float8_e4m3fn": 0x7F}
+# by element type, the problem of a copy
+COPIES = {"float16": "copy", **{name: f"copy of {name}" for name in ("bfloat16", "float32", "float8_e4m3fn")}}
 
 PROBLEMS = {
     problem.name: problem
@@ -468,15 +485,6 @@ PROBLEMS = {
             lambda A, B: (product(A, B.mT),),
             operands=lambda A, B: (A, B.mT),
         ),
-        Problem(
-            "copy",
-            lambda *shape: (half("X", *shape), half("Y", *shape)),
-            lambda X: (X,),
-            takes="*shape",
-            function="copy",
-            draw=_bits,
-            multiplied=0,
-            any_shape=True,
-        ),
+        *(_copy(name, dtype) for dtype, name in COPIES.items()),
     )
 }

@@ -28,15 +28,16 @@ from course_utils.run.protocol import write_block
 
 # what a notebook of the course has in another cell than the exercise's, or in every one
 IN_A_NOTEBOOK = (
-    *("display", "get_ipython", "check", "check_copy", "check_maps", "check_plan", "try_out", "timeline"),
-    *("receipt", "ladder", "recorded", "what_if", "level"),
+    *("display", "get_ipython", "check", "check_copy", "check_maps", "check_plan", "check_paths"),
+    *("try_out", "timeline", "receipt", "ladder", "recorded", "what_if", "level"),
 )
 OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package of the other one
 # seconds, more than there are: the clock that counts is outside, and knows who was kept from a processor
 OWN_CLOCK = 3600.0
 NO_FILE = "/no-file/"  # where compile.load keeps a source that is in no file
 # what an exercise of each kind defines
-NAMES = {name: problem.function for name, problem in PROBLEMS.items()} | {"maps": "mend", "plan": "seconds"}
+NAMES = {name: problem.function for name, problem in PROBLEMS.items()}
+NAMES |= {"maps": "mend", "plan": "seconds", "paths": "predict"}
 
 
 class Nothing:
@@ -103,6 +104,8 @@ def main() -> None:
             head["maps"] = _mended(function, request["maps"])
         elif kind == "plan":
             head["times"] = _modelled(function, request["plans"])
+        elif kind == "paths":
+            head["paths"] = _predicted(function, request["paths"])
         else:
             sizes = [tuple(size) for size in request["sizes"]]
             with closing(factory.trace_sizes(function, dsl, sizes, kind)) as traced:
@@ -155,6 +158,22 @@ def _modelled(seconds: object, asked: list[list[list[int]]]) -> list[float]:
             raise CompileError("trace", f"seconds must return a number, not {guard.text_of(time)}")
         times.append(float(time))
     return times
+
+
+def _predicted(predict: object, asked: list[dict]) -> list[str]:
+    """What ``predict`` says of each case."""
+    said: list[str] = []
+    for case in asked:
+        shape, tile = tuple(case["shape"]), tuple(case["tile"])
+        path = (
+            predict(shape, tile, case["dtype"], case["consumer"], case["asked"])
+            if callable(predict)
+            else None
+        )
+        if not isinstance(path, str):
+            raise CompileError("trace", f"predict must return a string, not {guard.text_of(path)}")
+        said.append(str(path))
+    return said
 
 
 def _mended(mend: object, given: list[dict]) -> list[dict]:

@@ -18,11 +18,11 @@ from course_utils.artifact import Artifact
 from course_utils.classroom import provenance, randomize, similar, submissions, workshop
 from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
-from course_utils.grading import conditions, gemm, maps, real_size, steps
+from course_utils.grading import conditions, gemm, maps, predictor, real_size, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
 from course_utils.grading.found import of_text
-from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
+from course_utils.grading.steps import CopyCase, MapCase, PathCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.ptx.form import form as normal_form
 from course_utils.ptx.parser import PtxError
@@ -71,14 +71,14 @@ def judge(
     name: str, dsl: str, source: str, seed: str, form: str = "bubblewrap", backend: str = "emulator"
 ) -> Judged:
     """Judge the source of one exercise: ``name`` is a step's or a case's, ``dsl`` "maps" for case t1,
-    "plan" for plan11.
+    "plan" for plan11, "paths" for t2b.
 
     ``backend`` "gpu" asks the emulator, and then the GPU of this machine. Raises MachineFault and
     SandboxError where the machine is at fault, and KeyError for no such exercise.
     """
     row = steps.row(name)
     if isinstance(row, Step):
-        wanted: Step | CopyCase | MapCase | PlanCase = randomize.step(row, seed)
+        wanted: Step | CopyCase | MapCase | PlanCase | PathCase = randomize.step(row, seed)
     else:
         wanted = randomize.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
@@ -88,7 +88,7 @@ def judge(
         text = f"this was given up while it was read: it takes more than {READING:g} s"
         text += f" or {MEMORY >> 30} GB of memory"
         return Judged(nothing(name, dsl, backend, text), 0.0, 0)
-    if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
+    if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase, PathCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
     kind = wanted.problem
@@ -108,11 +108,18 @@ def nothing(name: str, dsl: str, backend: str, text: str) -> Verdict:
         return maps.judge(row, (), text, "")
     if isinstance(row, PlanCase):
         return models.judge(row, (), (), text)
+    if isinstance(row, PathCase):
+        return predictor.judge(row, (), (), (), text)
     return not_compiled(row, dsl, backend, of_text(text))
 
 
 def _without_gpu(
-    wanted: Step | CopyCase | MapCase | PlanCase, dsl: str, source: str, seed: str, form: str, backend: str
+    wanted: Step | CopyCase | MapCase | PlanCase | PathCase,
+    dsl: str,
+    source: str,
+    seed: str,
+    form: str,
+    backend: str,
 ) -> tuple[Judged, dict[tuple[int, ...], Artifact]]:
     """The emulator's judgement, and the kernels by size."""
     if isinstance(wanted, MapCase):
@@ -123,6 +130,16 @@ def _without_gpu(
         made = workshop.make(source, "plan", dsl, (), (), form)
         verdict = models.judge(
             wanted, plans.recorded(), made.times, made.text, made.open if made.text else ""
+        )
+        return Judged(verdict, made.seconds, made.memory, made.note), {}
+    if isinstance(wanted, PathCase):
+        known = predictor.recorded()
+        asked = predictor.fresh(seed, known)
+        cases = [*(case for case, _ in known), *asked]
+        made = workshop.make(source, "paths", dsl, (), (), form, cases)
+        now = [] if made.text else predictor.compile_each(asked)
+        verdict = predictor.judge(
+            wanted, known, now, made.paths, made.text, made.open if made.text else "", asked
         )
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)

@@ -41,7 +41,9 @@ _CHECK = re.compile(
 
 
 _DEFINES = re.compile(
-    r"^(?:def[ \t]+(gemm|copy|mend|seconds)[ \t]*\(|(gemm|copy|mend|seconds)[ \t]*(?::[^=\n]*)?=(?!=))", re.M
+    r"^(?:def[ \t]+(gemm|copy|mend|seconds|predict)[ \t]*\("
+    r"|(gemm|copy|mend|seconds|predict)[ \t]*(?::[^=\n]*)?=(?!=))",
+    re.M,
 )
 _ANY = re.compile(r"^(?:async[ \t]+def|def|class)\b|^@", re.M)  # of definitions
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tilelang|cutlass)\b(.*)", re.M)
@@ -344,7 +346,9 @@ def _exercise(name: str, rest: str) -> str:
 
 def _one_of(name: str, dsl: str) -> str:
     """The exercise of a step or case, in this language or in none; "" where there is none."""
-    return next((one for one in (f"{name}-{kind}" for kind in (dsl, "maps", "plan")) if one in EXERCISES), "")
+    return next(
+        (one for one in (f"{name}-{kind}" for kind in (dsl, "maps", "plan", "paths")) if one in EXERCISES), ""
+    )
 
 
 def function_of(exercise: str) -> str:
@@ -356,9 +360,8 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
     if exercise not in EXERCISES:
         return
     name, _, dsl = exercise.partition("-")
-    called = {"copy": "check_copy", "mend": "check_maps", "seconds": "check_plan"}.get(
-        function_of(exercise), "check"
-    )
+    checks = {"copy": "check_copy", "mend": "check_maps", "seconds": "check_plan", "predict": "check_paths"}
+    called = checks.get(function_of(exercise), "check")
     given = f'{called}("{name}", {function_of(exercise)}{", " + repr(dsl) if dsl == "cute" else ""})'
     if "".join(_today(source).split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):
         made.findings.append(f"the check of {exercise} was edited; it changes no grade")

@@ -31,11 +31,13 @@ from course_utils.classroom import sandbox
 from course_utils.classroom.inside import OTHER
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, lines, load, nvrtc
+from course_utils.compile.tile_copies import Case
 from course_utils.grading import plan as models
 from course_utils.plans import recorded
 from course_utils.problems import PROBLEMS
 from course_utils.ptx.parser import entries
 
+WITHOUT_KERNELS = ("maps", "plan", "paths")  # what an exercise may make instead
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
 TEXT_LIMIT, NOTE_LIMIT = 4_000, 300  # characters of a message, and of a note to whoever grades
 ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
@@ -62,6 +64,7 @@ class Made:
     artifacts: tuple[Artifact, ...] = ()
     maps: tuple[TensorMap, ...] = ()
     times: tuple[float, ...] = ()
+    paths: tuple[str, ...] = ()
     stage: str = ""
     text: str = ""
     place: Place | None = None
@@ -85,6 +88,7 @@ class _Head(msgspec.Struct):
     under: str = ""
     maps: list[dict] = []
     times: list[float] = []
+    paths: list[str] = []
 
 
 def make(
@@ -94,9 +98,10 @@ def make(
     sizes: Sequence[tuple[int, ...]],
     maps: Sequence[TensorMap] = (),
     form: str = "bubblewrap",
+    paths: Sequence[Case] = (),
 ) -> Made:
-    """Kernels of this source at each size, or its maps, or times. ``kind`` is "maps", "plan" or of
-    ``problems.PROBLEMS``.
+    """Kernels of this source at each size, or its maps, times, or the paths of cases. ``kind`` is of
+    ``WITHOUT_KERNELS`` or of ``problems.PROBLEMS``.
 
     Raises SandboxError for a fault of the machine; whatever the source does is an answer.
     """
@@ -106,11 +111,12 @@ def make(
         "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
         "maps": [asdict(one) for one in maps],
         "plans": models.asked(recorded()) if kind == "plan" else [],
+        "paths": [asdict(one) for one in paths],
     }  # fmt: skip
     hidden = _other_language(dsl, source)
     ended = sandbox.run(_module("inside"), json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
     made, blobs = _answer(ended)
-    if kind not in ("maps", "plan") and not made.text:
+    if kind not in WITHOUT_KERNELS and not made.text:
         made, blobs, lowered = _lowered(made, blobs, request, form)
         ended = replace(
             ended, seconds=ended.seconds + lowered.seconds, memory=max(ended.memory, lowered.memory)
@@ -137,7 +143,8 @@ def _answer(ended: Ended) -> tuple[Made, list[bytes]]:
         text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
         return Made(stage="trace", text=text), []
     made = Made(
-        maps=maps, times=tuple(told.times), stage=cut(told.stage), text=cut(told.text) or cut(told.stage),
+        maps=maps, times=tuple(told.times), paths=tuple(map(cut, told.paths)),
+        stage=cut(told.stage), text=cut(told.text) or cut(told.stage),
         open=cut(told.open), printed=cut(told.printed), note=_quoted(told.note), place=_place(told.place),
         under=cut(told.under),
     )  # fmt: skip
@@ -171,7 +178,7 @@ def _read(
     form: str,
 ) -> Made:
     """What came out of the sandbox, with its kernels."""
-    if made.text or kind in ("maps", "plan"):
+    if made.text or kind in WITHOUT_KERNELS:
         return made
     try:
         if len(blobs) != len(sizes):

@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -73,7 +73,7 @@ def each(
     sizes: Sequence[tuple[int, ...]],
     name: str,
     find_line: Callable[[Callable[[], Artifact]], Artifact] | None = None,
-) -> Iterator[Compiled]:
+) -> Generator[Compiled, None, None]:
     """``compile_one(*size)`` for each size, in order, in one child; the learner calls the factory ``name``.
 
     ``find_line`` compiles again, in another child, what ended the compiler at no line that Python knows, and

@@ -57,6 +57,8 @@ ELEMENTS = {
     "float16": "Float16",
     "bfloat16": "BFloat16",
     "float32": "Float32",
+    "float64": "Float64",
+    "int8": "Int8",
     "int32": "Int32",
     "float8_e4m3fn": "Float8E4M3FN",
 }

@@ -133,7 +133,11 @@ def _defined(module: types.ModuleType, wanted: str) -> Callable:
     if not hasattr(module, wanted):
         name = Path(str(module.__file__)).name
         takes = {one.function: one.takes for one in PROBLEMS.values()}
-        takes |= {"mend": "maps", "seconds": "M, N, K, plan"}
+        takes |= {
+            "mend": "maps",
+            "seconds": "M, N, K, plan",
+            "predict": "shape, tile, dtype, consumer, asked",
+        }
         text = f"{name} defines no {wanted}; this file ends in `def {wanted}({takes[wanted]}): ...`"
         raise CompileError("load", text)
     return getattr(module, wanted)

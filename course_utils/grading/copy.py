@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from course_utils.compile.factory import compile_sizes, source_of
 from course_utils.grading import check, maps, refine, steps
@@ -12,6 +13,7 @@ from course_utils.grading.found import Found, found
 from course_utils.grading.refine import Run
 from course_utils.grading.steps import CopyCase
 from course_utils.grading.verdict import Part, Verdict, score
+from course_utils.problems import COPIES
 from course_utils.ptx import paths, receipts
 from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Launch
 from course_utils.run.protocol import Answer
@@ -24,10 +26,12 @@ def check_copy(
     backend: str | Backend = "auto",
     time_limit: float = TIME_LIMIT,
     on_progress: OnProgress = ignored,
+    dtype: str = "float16",
 ) -> Verdict:
     """Check a case of ``steps.COPY_CASES``: ``copy(*shape)`` returns a kernel of X and Y.
 
-    The arguments are as ``check_gemm``'s. Raises nothing; a wrong argument is a verdict too.
+    ``dtype`` is the element type of both, of ``problems.COPIES``; the other arguments are as
+    ``check_gemm``'s. Raises nothing; a wrong argument is a verdict too.
     """
 
     def judged(row: CopyCase, machine: Backend, progress: CheckProgress, printed: list[str]) -> Verdict:
@@ -39,13 +43,17 @@ def check_copy(
             verdict = together(row, verdict, machine.gpu, on_gpu)
         return verdict
 
-    return check.checked(case, _find, copy, dsl, backend, time_limit, on_progress, judged)
+    return check.checked(
+        case, lambda name: _find(name, dtype), copy, dsl, backend, time_limit, on_progress, judged
+    )
 
 
-def _find(case: str) -> CopyCase:
+def _find(case: str, dtype: str) -> CopyCase:
     if not isinstance(case, str) or case not in steps.COPY_CASES:
         raise ValueError(f"there is no copy {case!r}; the copies are {', '.join(steps.COPY_CASES)}")
-    return steps.COPY_CASES[case]
+    if dtype not in COPIES:
+        raise ValueError(f"{dtype!r} is no element type of copies; these are {', '.join(COPIES)}")
+    return replace(steps.COPY_CASES[case], problem=COPIES[dtype])
 
 
 def judge(
@@ -75,10 +83,10 @@ def _launches(
     case: CopyCase, copy: object, dsl: str, printed: list[str], progress: CheckProgress
 ) -> Iterator[Launch]:
     """What a machine is to run; ``printed`` gets what the factory printed."""
-    made, source = compile_sizes(copy, dsl, case.shapes, "copy"), source_of(copy)
+    made, source = compile_sizes(copy, dsl, case.shapes, case.problem), source_of(copy)
     plan: check.Plan = [(shape, None) for shape in case.shapes]
     return check.launches(
-        plan, made, "copy", progress, printed, lambda launches: _without_a_run(case, launches, source)
+        plan, made, case.problem, progress, printed, lambda launches: _without_a_run(case, launches, source)
     )
 
 

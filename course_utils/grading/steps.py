@@ -345,6 +345,18 @@ class PlanCase:
 
 PLAN_CASES = {case.id: case for case in (PlanCase("plan11", "a model that chooses the plan", 10),)}
 
+
+@dataclass(frozen=True)
+class PathCase:
+    """A prediction of the path that a tile takes, held against what the compilers made of it."""
+
+    id: str
+    title: str
+    points: int
+
+
+PATH_CASES = {case.id: case for case in (PathCase("t2b", "the path of a tile, predicted", 10),)}
+
 # what cases were called while the notebooks on TMA were 11 to 15 and that of step 11 was 16
 FORMERLY = {
     **{"case11": "t1", "case12": "t2", "case14": "t4", "case15": "t5", "case16": "plan11"},
@@ -359,6 +371,7 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in STEPS for dsl in DSL_NAMES),
     *(f"{name}-maps" for name in MAP_CASES),
     *("t2-tilelang", "t2-cute"),
+    *(f"{name}-paths" for name in PATH_CASES),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
     *("t4-cute", "t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
@@ -379,7 +392,7 @@ def find(step_id: str) -> Step:
     there are.
     """
     if step_id not in STEPS | GEMM_CASES | TASKS:
-        if step_id in COPY_CASES | MAP_CASES | PLAN_CASES:
+        if step_id in COPY_CASES | MAP_CASES | PLAN_CASES | PATH_CASES:
             raise ValueError(f"{step_id} is checked by the cell below it in notebook {notebook_of(step_id)}")
         rest = ", ".join([*TASKS, *GEMM_CASES])
         text = f"there is no step {step_id!r}; {meant(step_id)}the steps are {', '.join(STEPS)}"
@@ -399,9 +412,9 @@ def meant(name: str) -> str:
     return f"did you mean {close[0]}? " if close and close[0] in there else ""
 
 
-def row(name: str) -> Step | CopyCase | MapCase | PlanCase:
+def row(name: str) -> Step | CopyCase | MapCase | PlanCase | PathCase:
     """The row of a step, a case or a task. Raises KeyError."""
-    return (STEPS | GEMM_CASES | TASKS | COPY_CASES | MAP_CASES | PLAN_CASES)[name]
+    return (STEPS | GEMM_CASES | TASKS | COPY_CASES | MAP_CASES | PLAN_CASES | PATH_CASES)[name]
 
 
 def points_of(name: str) -> int:
@@ -425,8 +438,8 @@ def part_points(step: Step, part: str) -> float:
 def function_of(name: str) -> str:
     """The name of the function that an exercise on this step, case or task defines. Raises KeyError."""
     found = row(name)
-    if isinstance(found, MapCase):
-        return "mend"
+    if isinstance(found, (MapCase, PathCase)):
+        return "mend" if isinstance(found, MapCase) else "predict"
     return "seconds" if isinstance(found, PlanCase) else PROBLEMS[found.problem].function
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from course_utils.drills.show import Shown
 from course_utils.grading import copy as copies
-from course_utils.grading import levels, maps, steps
+from course_utils.grading import levels, maps, predictor, steps
 from course_utils.grading import plan as models
 from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, interrupted
@@ -43,6 +43,15 @@ def check_maps(case: str, mend: Callable) -> float:
     Shown, kept and returned as by ``check``.
     """
     return _graded(case, "maps", lambda _: maps.check_maps(case, mend))
+
+
+def check_paths(case: str, predict: Callable) -> float:
+    """Grade ``predict(shape, tile, dtype, consumer, asked)``, the path of a tile, by recorded cases and some
+    that are compiled now.
+
+    Shown, kept and returned as by ``check``.
+    """
+    return _graded(case, "paths", lambda _: predictor.check_paths(case, predict))
 
 
 def check_plan(case: str, seconds: Callable) -> float:

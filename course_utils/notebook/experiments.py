@@ -1,4 +1,4 @@
-"""What notebooks t4 and t5 try: small kernels compiled, read and emulated, as tables. Nothing is graded."""
+"""What notebooks t2, t4 and t5 try: small kernels compiled, read and emulated. Nothing is graded."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import steps
-from course_utils.notebook.output import at_work, tabled
+from course_utils.compile.tile_copies import Case, outcome, source
+from course_utils.grading import predictor, steps
+from course_utils.notebook.output import at_work, paragraph, tabled
 from course_utils.run.emulator import Emulation, emulate
 
 SHAPE = (256, 128)  # rows and columns of the X that a copy is tried with
@@ -113,6 +114,26 @@ def epilogues(*names: str) -> None:
                 )
         head = ["", "DSL", "shared memory", "stmatrix", "st.shared", "waits for stores"]
         place.finish(tabled(head, rows))
+
+
+def paths_of(cases: Sequence[Sequence]) -> None:
+    """Compile tiles, each ``(shape, tile, dtype, consumer, asked)`` as ``predict`` takes them, and show the
+    path of each and what decided it. Raises nothing.
+    """
+    with at_work("compiling", "The path cannot be told") as place:
+        rows = []
+        for number, values in enumerate(cases, 1):
+            place.status(f"compiling {number} of {len(cases)}")
+            case = Case(*values)
+            made = outcome(case)
+            rows.append([str(case), made.path, predictor.why(case, made)])
+        place.finish(tabled(["tile", "path", "why"], rows))
+
+
+def program_of(shape: tuple, tile: tuple, dtype: str, consumer: str, asked: str) -> None:
+    """Show the program that stands for a case. Raises nothing."""
+    with at_work("writing", "There is no such program") as place:
+        place.finish(paragraph(source(Case(shape, tile, dtype, consumer, asked))))
 
 
 def _compiled(copy: Callable) -> tuple[Artifact, str]:

@@ -15,7 +15,7 @@ from course_utils.figures.tiles import order
 from course_utils.grading import steps, words
 from course_utils.notebook.checks import page_receipts
 from course_utils.notebook.output import at_work, by, paragraph, say, tabled
-from course_utils.problems import PROBLEMS
+from course_utils.problems import COPIES, PROBLEMS
 from course_utils.ptx import paths, receipts
 from course_utils.recordings import progress
 from course_utils.run import backends
@@ -95,16 +95,21 @@ def timeline(
             say(f"D is wrong: {words.text(*tried.found.causes)}")
 
 
-def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of") -> None:
+def look(
+    copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of", dtype: str = "float16"
+) -> None:
     """Compile ``copy(*shape)`` and show by which path X comes and Y goes, their tensor maps, and whether the
     emulator finds every byte in its place. Raises nothing.
 
-    ``title`` stands before the shape.
+    ``title`` stands before the shape; ``dtype`` is the element type of X and Y, of ``problems.COPIES``.
     """
     named = f"{title} {by(shape)}"
+    if dtype not in COPIES:
+        say(f"{dtype!r} is no element type of copies; these are {', '.join(COPIES)}")
+        return
     with at_work(f"compiling a copy, {named}", f"{named}: the path cannot be told") as place:
         try:
-            artifact = factory.compile_factory(copy, dsl, shape, "copy")
+            artifact = factory.compile_factory(copy, dsl, shape, COPIES[dtype])
         except CompileError as error:
             place.finish(paragraph(f"{named}: no kernel. {str(error).splitlines()[0]}"))
             return
@@ -116,7 +121,7 @@ def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of"
             vain = "; tensor TMA was asked for" if crossing.finding else ""
             rows.append([crossing.tensor, f"{crossing}{vain}", str(found or "none"), strides])
         place.status(f"emulating a copy, {named}")
-        answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(shape, artifact, "copy"))
+        answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(shape, artifact, COPIES[dtype]))
         place.finish(tabled([named, "path: instructions", "tensor map", "its strides, bytes"], rows))
         say("Bytes: " + ("right" if answer.ok else words.text(*answer.causes) or answer.detail))
 

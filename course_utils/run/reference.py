@@ -689,9 +689,11 @@ def _met_at(rows: torch.Tensor) -> int:
 
 
 def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
-    """Hold Y against X, both fp16 of one size, bit by bit and element by element in row-major order."""
-    got, wanted = Y.reshape(-1).view(torch.int16), X.reshape(-1).view(torch.int16)
-    differs, unwritten = got != wanted, _count(got == POISON)
+    """Hold Y against X, of one element type and size, bit by bit and element by element in row-major
+    order.
+    """
+    got, wanted, kept = bits(Y.reshape(-1)), bits(X.reshape(-1)), unwritten_in(Y.reshape(-1))
+    differs, unwritten = got != wanted, _count(kept)
     wrong = _count(differs)
     if not wrong:
         return Comparison(True, 0, 0, 0.0, 0.0)
@@ -703,7 +705,7 @@ def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
         "unwritten": unwritten,
     }
     if unwritten:
-        values["unwritten_in"] = _box((got == POISON).view(Y.shape))
+        values["unwritten_in"] = _box(kept.view(Y.shape))
     case = "copy-unwritten" if unwritten == wrong else "copy-and-gaps" if unwritten else "copy"
     if unwritten < wrong and first + 8 <= got.numel():
         places = (wanted.unfold(0, 8, 1) == got[first : first + 8]).all(1).nonzero().flatten().tolist()

@@ -13,7 +13,7 @@ import pytest
 from course_utils.classroom import judge, randomize, sandbox
 from course_utils.classroom.workshop import Made
 from course_utils.compile.load import edited, solution_path
-from course_utils.grading import gemm, steps
+from course_utils.grading import gemm, predictor, steps
 from course_utils.grading.verdict import still_open
 from course_utils.ptx.form import form
 from course_utils.run import client
@@ -316,6 +316,22 @@ def test_memory_for_reading_is_limited(monkeypatch):
 def test_a_model_is_judged_by_what_it_says_of_recorded_plans(edit, points, words):
     source = next((ROOT / "solutions" / "plan").glob("*.py")).read_text().replace(*edit)
     verdict = judged("plan11", "plan", source)
+    assert verdict.points == points and words in verdict.diagnosis
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "edit, points, words",
+    [
+        (("", ""), 10, ""),
+        (('return "1-D bulk"', 'return "2-D bulk"'), 0, "must be one of 'one box'"),
+        (('return "1-D bulk"', "return 1"), 0, "predict must return a string"),
+    ],
+)
+def test_a_prediction_is_judged_by_recorded_paths_and_some_of_its_own(monkeypatch, edit, points, words):
+    monkeypatch.setattr(predictor, "FRESH", 4)
+    source = next((ROOT / "solutions" / "paths").glob("*.py")).read_text().replace(*edit)
+    verdict = judged("t2b", "paths", source)
     assert verdict.points == points and words in verdict.diagnosis
 
 

@@ -14,7 +14,7 @@ from course_utils.grading import steps
 from course_utils.grading import words as sentences
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import check_maps, part
-from course_utils.problems import numbered
+from course_utils.problems import COPIES, numbered
 from course_utils.run import reference as results
 from course_utils.tma.rules import violations
 
@@ -31,6 +31,7 @@ BODY = """        with T.Kernel(T.ceildiv(d2, b2), d1 // b1, d0 // b0, threads=1
     return main
 """
 SOURCE = HEAD + SIGNATURE + BODY
+OTHER_TYPES = {"float32": "Float32", "bfloat16": "BFloat16", "float8_e4m3fn": "Float8E4M3FN"}
 
 
 def checked(source, *edits):
@@ -49,6 +50,34 @@ def test_a_right_copy_has_all_points():
         "tensor TMA, rank 3" in parts["path"].detail
         and "every element in its place" in parts["results"].detail
     )
+
+
+@pytest.mark.parametrize("dsl", DSLS)
+@pytest.mark.parametrize("dtype, cute", [*OTHER_TYPES.items()])
+def test_a_copy_may_have_another_element_type(dsl, dtype, cute):
+    """t2's solution with rows of 128 bytes: the same path, and every bit in its place."""
+    columns = 128 // getattr(torch, dtype).itemsize
+    source = solution_path("t2", dsl).read_text().replace("= 2, 16, 64", f"= 2, 16, {columns}")
+    source = source.replace("T.float16", f"T.{dtype}").replace("cutlass.Float16", f"cutlass.{cute}")
+    source = source.replace("slabs * rows * columns * 2", "4096")
+    verdict = check_copy("t2", load_factory_source(source, "copy", "copy"), dsl, "emulator", dtype=dtype)
+    assert verdict.points == 10 and "rank 3: 1" in verdict.checks[2].detail
+
+
+def test_the_element_type_is_that_of_the_tensors():
+    copy = load_factory_source(SOURCE, "copy")
+    assert "X is float16; it must be float32" in check_copy("t2", copy, dtype="float32").diagnosis
+    refused = check_copy("t2", copy, dtype="half")
+    assert refused.max_points == 0 and "no element type of copies" in refused.diagnosis
+
+
+@pytest.mark.parametrize("dtype", COPIES)
+def test_copies_of_every_type_are_compared_bit_by_bit(dtype):
+    X = numbered(4096, torch.Generator().manual_seed(0), "cpu", dtype)
+    Y = X.clone()
+    assert results.compare_copy(Y, X).ok and not results.unwritten_in(X).any()
+    results.bits(Y)[7] ^= 1
+    assert results.compare_copy(Y, X).wrong == 1
 
 
 def test_threads_that_copy_lose_the_path_and_keep_the_rest():

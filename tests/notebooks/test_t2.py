@@ -8,15 +8,19 @@ say so.
 import inspect
 import textwrap
 from functools import cache
+from math import prod
 
+import nbformat
 import pytest
 import tilelang.language as T
 
+from authoring import sync
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory
-from course_utils.compile.load import edited, load_factory, load_module, solution_path
-from course_utils.grading import words
+from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
+from course_utils.compile.load import edited, load_factory, load_factory_source, load_module, solution_path
+from course_utils.compile.tile_copies import Case, outcome, source
+from course_utils.grading import predictor, words
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import findings
 from course_utils.ptx import paths as copies
@@ -288,3 +292,43 @@ def test_which_boxes_flatten():
     edge = TensorMap(6, (64, 48, 4), (128, 6144), (64, 32, 1), (1, 1, 1), swizzle=3)
     assert same_payload(edge, flattened(edge), (0, 0, 1), (0, 48))
     assert not same_payload(edge, flattened(edge), (0, 32, 1), (0, 80))
+
+
+# -- the predictor
+
+
+def cell(id):
+    notebook = nbformat.read(sync.NOTEBOOKS / "t2_three_d_to_two_d.ipynb", as_version=4)
+    return next(cell.source for cell in notebook.cells if cell.id == id)
+
+
+def test_what_the_tiles_of_the_predictor_become():
+    """Three tiles with rows of 200 bytes, and two with rows of 256, in the cell's order."""
+    asked = []
+    exec(cell("t2trypaths"), {"paths_of": asked.extend})
+    made = [outcome(Case(*values)) for values in asked]
+    assert [one.path for one in made] == ["error", "threads", "one box", "one box", "several boxes"]
+    assert "its strides are (192,) bytes; X has (200,)" in made[2].said and made[4].boxes == 2
+
+
+def test_cute_cuts_an_extent_between_others_and_its_bytes_go_astray():
+    """nvidia-cutlass-dsl 4.8.1: two boxes of 4 x 152 x 64 for a tile of 4 x 304 x 64 with plain rows."""
+    case = Case((4, 304, 64), (4, 304, 64), "float16", "threads", "TMA atom")
+    assert outcome(case).boxes == 2 and outcome(case).box == (4, 152, 64) and outcome(case).said == ""
+    copy = load_factory_source(source(case), "case", "copy")
+    (kernel,) = compile_sizes(lambda *shape: copy(), "cute", [case.shape], "copy")
+    answer = emulated(kernel.artifact)
+    assert findings(kernel.artifact) == [] and answer.finished and not answer.ok
+    assert answer.wrong > prod(case.shape) / 2
+
+
+def test_the_grid_has_the_notebooks_own_tiles():
+    recorded = {case for case, _ in predictor.recorded()}
+    for shape, tile in (
+        ((8, 32, 64), (2, 16, 64)),
+        ((8, 32, 60), (2, 16, 60)),
+        ((8, 304, 128), (4, 304, 64)),
+    ):
+        assert {
+            Case(shape, tile, "float16", "store", asked) for asked in ("prefer tma", "T.tma_copy")
+        } <= recorded
