@@ -241,12 +241,12 @@ def test_reductions_into_another_cta(reduce, operation, type_name):
         np.testing.assert_array_equal(out, raw(wanted))
 
 
-def one_cta(operation, value, start):
-    """What one red.async of thread 0 leaves of ``start``."""
+def one_cta(operation, value, start, cluster=2):
+    """What one red.async of a cluster's first thread leaves of ``start``."""
     D = np.array([start], np.uint32)
     body = (
         init(1)
-        + "add.s32 %r3, %r1, 8192;\n"
+        + "add.s32 %r3, %r1, 8192;\nmov.u32 %r9, %cluster_ctarank;\nor.b32 %r0, %r0, %r9;\n"
         + by_thread_0(
             f"ld.param.u64 %rd1, [k_param_0];\nld.global.u32 %r5, [%rd1];\nst.shared.u32 [%r1], %r5;\nmov.u32 %r6, {value};\n"
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 4;\n"
@@ -255,8 +255,14 @@ def one_cta(operation, value, start):
             + "ld.shared.u32 %r7, [%r1];\nst.global.u32 [%rd1], %r7;\n"
         )
     )
-    ran(body, {"D": D}, pointers=["D"])
+    ran(body, {"D": D}, pointers=["D"], grid=(cluster, 1, 1), cluster=(cluster, 1, 1))
     return int(D[0])
+
+
+def test_red_async_needs_a_launch_with_clusters():
+    """As an H200 with driver 580 has it: an illegal instruction."""
+    with pytest.raises(AssertionError, match="red.async without a cluster"):
+        one_cta("add", 5, 3, cluster=1)
 
 
 def test_inc_and_dec_wrap_at_their_limit():

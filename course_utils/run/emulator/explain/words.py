@@ -48,6 +48,8 @@ SENTENCES = {
     "lanes not in the mask": "{count} {count:lane|lanes} of {who} {count:runs|run} this, and its mask does "
     "not name {count:it|them}",
     "trap": "{who} ran a trap",
+    "red.async without a cluster": "{who} {who:issues|issue} a red.async in a launch without clusters, which an "
+    "H200 ends as an illegal instruction",
     "assert failed": "an assert of {who} failed, line {line}: {text}",
     # units/sync: where threads meet, and the register pool
     "threads at a barrier": "{count} threads came to {barrier}, which {needed} should meet",
@@ -502,7 +504,7 @@ MEANING = {
     "hardware hangs. Move it out of the branch.",
     "lane-mask": "elect, shfl, vote, match or redux runs in a lane that its mask does not name, which the "
     "PTX ISA calls undefined. The mask names the lanes that run it, and no others: -1 for the whole warp.",
-    "trap": "The kernel ran a trap: an assertion of its own failed.",
+    "trap": "The kernel ended itself: an assertion failed, or this launch cannot run the instruction.",
     "instruction-limit": "The emulation reached its limit of instructions.",
 }
 MEANING["stage-unread"] = MEANING["stage-mismatch"]

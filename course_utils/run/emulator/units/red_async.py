@@ -54,6 +54,8 @@ def reduce(instruction: Instr) -> Lowered:
     change, count = combine(operation, type_name), bits // 8
 
     def function(p: Path, m: Mask, a: Value, b: Value, v: Value) -> None:
+        if len(p.cta.cluster.ctas) == 1:  # observed on H200, driver 580
+            p.halt("trap", "red.async without a cluster", who=p.warp)
         for lane in memory.lanes_of(m):
             target = find_barrier(p, memory.pick(b, lane), touches=False)
             home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
