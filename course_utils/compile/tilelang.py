@@ -405,7 +405,12 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
 
     name = str(kernel.attrs["global_symbol"])
     tensor_maps: dict[str, Parameter] = {}
+    views: dict[str, str] = {}  # of which tensor a name is the pointer: T.reshape gives one its own
     launches = []
+
+    def declared(node: Any) -> None:
+        if isinstance(node, tvm.tirx.DeclBuffer) and str(node.buffer.name) in tensor_names:
+            views[str(node.buffer.data.name)] = str(node.buffer.name)
 
     def visit(node: Any) -> None:
         if isinstance(node, tvm.tirx.For):
@@ -415,6 +420,7 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
         callee, *args = node.args
         if callee.value == "__tvm_tensormap_create_tiled":
             made, tensor = tensor_map_of(args, _constant), str(args[3].name)
+            tensor = views.get(tensor, tensor)
             tensor_maps[str(args[0].name)] = Parameter("tensor_map", tensor=tensor, tensor_map=made)
         elif callee.value == name:
             launches.append(args)
@@ -422,6 +428,7 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
             raise CompileError("lower", f"the course does not run kernels that use {callee.value}")
 
     for function in host_mod.functions.values():
+        tvm.tirx.stmt_functor.post_order_visit(function.body, declared)
         tvm.tirx.stmt_functor.post_order_visit(function.body, visit)
     if len(launches) != 1:
         raise CompileError(
@@ -433,8 +440,8 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
         label = str(getattr(arg, "name", arg))
         if label in tensor_maps:
             parameters.append(tensor_maps[label])
-        elif label in tensor_names:
-            parameters.append(Parameter("pointer", tensor=label))
+        elif (tensor := views.get(label, label)) in tensor_names:
+            parameters.append(Parameter("pointer", tensor=tensor))
         elif hasattr(arg, "value"):
             parameters.append(Parameter("scalar", dtype=str(arg.dtype), value=arg.value))
         else:
