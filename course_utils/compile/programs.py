@@ -63,6 +63,7 @@ class _Host:
         self.kernels, self.values = kernels, dict(known)
         self.tensors = {tensor.name: tensor for tensor in tensors}
         self.maps: dict[str, Parameter] = {}
+        self.views: dict[str, str] = {}  # of which tensor a name is the pointer: T.reshape gives one its own
         self.workspaces: list[Tensor] = []
         self.launched: list[dict[str, Any]] = []
 
@@ -87,6 +88,11 @@ class _Host:
         elif kind == "AllocBuffer":
             shape = tuple(self.number(size, "a size") for size in node.buffer.shape)
             self.workspaces.append(Tensor(str(node.buffer.data.name), shape, str(node.buffer.dtype)))
+            if getattr(node, "body", None) is not None:
+                self.run(node.body)
+        elif kind == "DeclBuffer":
+            if str(node.buffer.name) in self.tensors:
+                self.views[str(node.buffer.data.name)] = str(node.buffer.name)
             if getattr(node, "body", None) is not None:
                 self.run(node.body)
         elif kind == "For":
@@ -155,6 +161,7 @@ class _Host:
 
     def _tensor_name(self, variable: Any) -> str:
         name = str(getattr(variable, "name", variable))
+        name = name if name in self.tensors else self.views.get(name, name)
         if name not in self.tensors and name not in {w.name for w in self.workspaces}:
             raise CompileError(
                 "lower", f"the kernel takes {name}, which is none of {', '.join(sorted(self.tensors))}"

@@ -86,6 +86,32 @@ def test_a_program_of_two_kernels_keeps_what_lies_between_them(tmp_path, added, 
     ]
 
 
+FLAT = """
+import tilelang.language as T
+
+
+def kernel():
+    @T.prim_func
+    def flat(X: T.Tensor((4, 32), T.float32), Y: T.Tensor((4, 32), T.float32)):
+        with T.Kernel(2, threads=64) as block:
+            x, y = T.reshape(X, (128,)), T.reshape(Y, (128,))
+            i = block * 64 + T.get_thread_binding()
+            y[i] = x[127 - i]
+
+    return flat
+"""
+
+
+def test_a_reshaped_argument_is_its_tensor(tmp_path):
+    path = tmp_path / "flat.py"
+    path.write_text(FLAT)
+    x = torch.arange(128, dtype=torch.float32).reshape(4, 32)
+    reference = against.Reference({"X": x}, {"Y": x.flip(0, 1)})
+    (artifact,) = against.compiled(path, reference)
+    assert {parameter.tensor for parameter in artifact.parameters} == {"X", "Y"}
+    assert against.run([artifact], reference, 0).ok
+
+
 def test_the_host_function_is_read_with_the_values_of_a_call():
     from tilelang import tvm
 
