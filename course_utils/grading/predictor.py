@@ -227,7 +227,9 @@ def why(case: Case, made: Outcome) -> str:
     if case.consumer == PIPELINE:
         return f"{hindrance}, and T.Pipelined had chosen TMA by then"
     return hindrance + (
-        ", and T.tma_copy takes only TMA" if case.asked == INSIST else ", seen before lowering"
+        ", and T.tma_copy takes only TMA"
+        if case.asked == INSIST
+        else ", and a refused preference is an error"
     )
 
 
