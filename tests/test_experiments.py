@@ -47,3 +47,16 @@ def test_layouts_and_loads_are_of_the_kernel(suspect):
 def test_what_cannot_be_shown_is_said():
     assert "cannot be shown" in shown(experiments.layouts_of, {"none": None})
     assert "cannot be shown" in shown(experiments.epilogues, "step99")
+
+
+def test_the_path_of_a_tile_is_shown_with_its_reason():
+    told = shown(experiments.paths_of, [((256, 128), (128, 128), "float16", "gemm", "TMA atom")])
+    assert "several boxes" in told and "over its swizzle's 128" in told
+    assert "dtype is 'half'" in shown(experiments.paths_of, [((8, 8), (8, 8), "half", "threads", "T.copy")])
+    assert "cannot be told" in shown(experiments.paths_of, [(8,)])
+
+
+def test_the_program_of_a_tile_is_shown():
+    told = shown(experiments.program_of, (8, 64), (8, 32), "float16", "store", "prefer tma")
+    assert 'T.copy(X[i0 : i0 + 8, i1 : i1 + 32], S, prefer_instruction="tma")' in told
+    assert "consumer is 'gem'" in shown(experiments.program_of, (8, 64), (8, 32), "int8", "gem", "T.copy")

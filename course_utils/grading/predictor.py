@@ -48,7 +48,13 @@ SHOWN = 3  # cases that differ, of one part
 LOOKED_UP = 0.4
 
 Known = Sequence[tuple[Case, Outcome]]
-_SAID = {ONE: "one box", SEVERAL: "several boxes", BULK: "1-D bulk", THREADS: "threads", ERROR: "an error"}
+_DID = {
+    ONE: "made one box",
+    SEVERAL: "made several boxes",
+    BULK: "made a 1-D bulk copy",
+    THREADS: "let threads copy",
+    ERROR: "raised an error",
+}
 
 
 def recorded(path: Path = RECORD) -> list[tuple[Case, Outcome]]:
@@ -174,7 +180,7 @@ def _part(name: str, worth: float, told: Sequence[_Told]) -> Part:
     ((_, always),) = Counter(made.path for (_, made), _ in told).most_common(1)
     share = max(0.0, (right - always) / (len(told) - always)) if always < len(told) else 0.0
     texts = [
-        f"{case}: you say {said}; {DSL_NAMES[case.dsl]} made {_SAID[made.path]}: {why(case, made)}."
+        f"{case}: you say {said}; {DSL_NAMES[case.dsl]} {_DID[made.path]}: {why(case, made)}."
         for (case, made), said in told
         if said != made.path
     ]
@@ -221,7 +227,9 @@ def why(case: Case, made: Outcome) -> str:
     if case.consumer == PIPELINE:
         return f"{hindrance}, and T.Pipelined had chosen TMA by then"
     return hindrance + (
-        ", and T.tma_copy takes only TMA" if case.asked == INSIST else ", seen before lowering"
+        ", and T.tma_copy takes only TMA"
+        if case.asked == INSIST
+        else ", and a refused preference is an error"
     )
 
 

@@ -4,10 +4,7 @@ and nvidia-cutlass-dsl 4.8.1.
 
 from math import prod
 
-BYTES = {
-    **{"float8_e4m3fn": 1, "int8": 1, "float16": 2, "bfloat16": 2},
-    **{"float32": 4, "float64": 8},
-}
+BYTES = {"float8_e4m3fn": 1, "int8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
 def predict(shape, tile, dtype, consumer, asked):
