@@ -37,6 +37,14 @@ def mapped(M, N):
     return kernel(tensors=tensors, parameters=(parameter,))
 
 
+def heads(sizes, strides):
+    """A kernel that takes Q (2, 77, 4, 128), and a map of it with these sizes and strides, D apart."""
+    box = 64, *[1] * len(sizes)
+    made = TensorMap(6, (128, *sizes), strides, box, (1,) * len(box), swizzle=3)
+    tensors = Tensor("Q", (2, 77, 4, 128), "float16"), Tensor("S", (2, 4, 77, 136), "float16")
+    return kernel(tensors=tensors, parameters=(Parameter("tensor_map", tensor="Q", tensor_map=made),))
+
+
 CORNER = {"tensor": "D", "rows": (0, 4096), "columns": (0, 128), "M": 4104, "N": 200}
 WROTE, ELSE = Cause("corner", "corner-of-the-grid", CORNER), Cause("look", "every-tile")
 
@@ -103,6 +111,10 @@ NEIGHBOURS = {
     ),
     "cluster of two": ((Receipt(), kernel(cluster=(1, 2, 1))), (Receipt(), kernel(cluster=(2, 2, 1)))),
     "three warpgroups": ((Receipt(), kernel(block=(384, 1, 1))), (Receipt(), kernel(block=(256, 1, 1)))),
+    "rank-4 maps": (
+        (Receipt(), heads((77, 4, 2), (1024, 256, 78848))),
+        (Receipt(), heads((308, 2), (256, 78848))),
+    ),
     "exact maps": ((Receipt(), mapped(4104, 200)), (Receipt(), mapped(4352, 200))),
 }
 IN_PAIRS = ("multicast", "remote arrive", "cluster barrier")
@@ -124,6 +136,21 @@ def test_a_map_of_another_size_is_named():
         "a map of D with 4,352 x 200 elements, where it has 4,104 x 200"
         in unmet(Receipt(), mapped(4352, 200), ["exact maps"])[0]
     )
+
+
+def test_a_stride_that_was_rounded_is_named():
+    (text,) = unmet(Receipt(), heads((77, 4, 2), (1008, 256, 78848)), ["rank-4 maps"])
+    assert "a map of Q that steps 1,008 bytes along a size of 77, where it is 1,024" in text
+
+
+@pytest.mark.parametrize("columns, asked", [(136, 4), (203, 0)])
+def test_an_output_that_no_map_describes_is_stored_by_threads(columns, asked):
+    """Its rows are no multiple of 16 bytes."""
+    tensors = Tensor("Q", (2, 77, 4, 128), "float16"), Tensor("S", (2, 4, 77, columns), "float16")
+    names = ["tensor stores", "proxy fence", "store wait", "D once"]
+    by_threads = {"elements stored": 100, "elements of D by TMA": 0}
+    lacks = conditions.unmet(Receipt(), kernel(tensors=tensors), names, (), by_threads)
+    assert len(lacks) == asked
 
 
 def test_every_condition_has_neighbours():

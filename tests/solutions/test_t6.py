@@ -65,8 +65,6 @@ def test_a_row_of_d_is_as_many_boxes_as_its_swizzle_allows(dsl, D, swizzle, colu
     assert {name: (copy.rank, [*copy.paths]) for name, copy in loads.items()} == {
         name: (4, [paths.TENSOR]) for name in "QK"
     }
-    # a compiler may write a loop out, or keep it
-    assert all(sum(copy.paths.values()) in (1, D // columns, 2 * D // columns) for copy in loads.values())
 
 
 @both_dsls
