@@ -74,7 +74,7 @@ def judge(
     "plan" for plan11, "paths" for t2b.
 
     ``backend`` "gpu" asks the emulator, and then the GPU of this machine. Raises MachineFault and
-    SandboxError where the machine is at fault, and KeyError for no such exercise.
+    SandboxError where the machine is at fault, and ValueError for no such exercise.
     """
     row = steps.row(name)
     if isinstance(row, Step):

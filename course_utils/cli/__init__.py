@@ -1,5 +1,5 @@
 """The ``course`` command: doctor, clean, lab, track, level, check, climb, grade, receipt, source, trace,
-profile, tune, plot, tensormap, sync, bundle, import.
+reproduce, profile, tune, plot, tensormap, sync, bundle, import.
 
 ``parser`` says what can be asked; each group of commands is a module, loaded when it is asked for.
 """
@@ -41,9 +41,12 @@ def process() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command. Returns 0 fine, 1 something failed, 2 wrong usage, 3 not everything was tried."""
-    from course_utils.cli.parser import parser
+    from course_utils.cli.parser import parser, require_command
 
-    options = vars(parser().parse_args(argv))
+    given = sys.argv[1:] if argv is None else argv
+    course = parser()
+    require_command(course, given)
+    options = vars(course.parse_args(given))
     name = options.pop("command")
     module, function = options.pop("run").split(".")
     if name == "check" and not options["reference"]:

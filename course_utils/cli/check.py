@@ -16,11 +16,10 @@ from course_utils.cli.records import draw
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import code_lines, load_factory, read, solution_path
-from course_utils.grading import levels, steps
-from course_utils.grading.check_progress import OnProgress, ignored
-from course_utils.grading.found import of_error
-from course_utils.grading.verdict import Verdict, interrupted, not_compiled
+from course_utils.compile.load import code_lines, read
+from course_utils.grading import ids, steps
+from course_utils.grading.check_progress import OnProgress
+from course_utils.grading.verdict import Verdict, interrupted
 from course_utils.recordings import measured, model, progress
 from course_utils.recordings.bundle import entry, provenance
 from course_utils.run import backends
@@ -32,30 +31,33 @@ TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "pa
 def check(
     console: Console,
     step: str,
-    dsl: str,
+    dsl: str | None,
     backend: str,
     time_limit: float,
     file: str | None,
     reference: str | None,
     as_json: bool,
 ) -> int:
-    """One step: a file of the learner's, or the solution. Or any kernel, against a reference.
+    """One step, task or case: a file of the learner's, or the solution. Or any kernel, against a reference.
 
-    Raises ValueError for no such step and CompileError where there is no such file: wrong calls, no verdicts.
+    Raises ValueError for no such id or language and CompileError where there is no such file: wrong calls, no
+    verdicts.
     """
     if reference:
         from course_utils.cli import against  # here, because it imports torch
 
         return against.check(console, step, reference, as_json)
-    row = steps.find(step)
+    if step.endswith(".py") and not file:
+        raise ValueError(f"which exercise is {step}? Name it first: course check step05 --file {step}")
+    language = ids.language(step, dsl)
     if file:
         read(file)
     known: list[Verdict] = []
     try:
-        with _live(console, f"{step} {dsl}", as_json, known) as on_progress:
-            verdict = _verdict(row, dsl, backend, time_limit, file, on_progress)
+        with _live(console, f"{step} {language}", as_json, known) as on_progress:
+            verdict = ids.check_file(step, file, language, backend, time_limit, on_progress)
     except KeyboardInterrupt:
-        verdict = interrupted(row.id, dsl, known[-1] if known else None)
+        verdict = interrupted(step, language, known[-1] if known else None)
     if as_json:
         sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
     else:
@@ -103,7 +105,7 @@ def climb(console: Console, backend: str) -> int:
         task = progress.add_task("climbing", total=len(rungs))
         for step, dsl in rungs:
             progress.update(task, description=f"{dsl} {step.id} {step.title}")
-            verdicts.append(_verdict(step, dsl, backend))
+            verdicts.append(ids.check_file(step.id, None, dsl, backend))
             progress.advance(task)
     recorded = measured.ladder()
     console.print(_ladder(verdicts, recorded))
@@ -119,21 +121,6 @@ def climb(console: Console, backend: str) -> int:
     if words := _not_run(verdicts, recorded):
         say(console, words)
     return EXIT_FAILED if failed else 0
-
-
-def _verdict(
-    step: steps.Step,
-    dsl: str,
-    backend: str,
-    time_limit: float = backends.TIME_LIMIT,
-    file: str | None = None,
-    on_progress: OnProgress = ignored,
-) -> Verdict:
-    try:
-        factory = load_factory(file or solution_path(step.id, dsl), steps.function_of(step.id))
-    except CompileError as error:
-        return not_compiled(step, dsl, "compile", of_error(error))
-    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, on_progress)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:
@@ -197,7 +184,7 @@ def _side_by_side() -> Table:
     for step in steps.STEPS.values():
         for dsl in DSLS:
             try:
-                lines = str(code_lines(solution_path(step.id, dsl)))
+                lines = str(code_lines(ids.solution(step.id, dsl)))
             except (CompileError, OSError):
                 lines = ""
             table.add_row(

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,24 +19,22 @@ from course_utils.cli.emulated import draw_run, say_run
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import steps, words
-from course_utils.problems import PROBLEMS
+from course_utils.compile.load import load_factory, read
+from course_utils.grading import ids, steps, words
+from course_utils.problems import PROBLEMS, Problem
 from course_utils.ptx import paths, receipts
 
-OWN = {**steps.STEPS, **steps.TASKS}  # what has a solution of its own
 
-
-def receipt(console: Console, what: str, dsl: str, size: str | None) -> int:
+def receipt(console: Console, what: str, dsl: str | None, size: str | None) -> int:
     """What the compiler made of a kernel, and the path of each copy."""
-    step = steps.find(what if what in OWN else "step03")
+    own = steps.sizes_of(steps.kernel_row(what if is_id(what) else "step03"))
     with at_work(console, f"compiling {what}"):
-        artifact, kind = compiled(what, dsl, size, step.check_sizes[0])
+        artifact, kind, source = compiled(what, dsl, size, own[0])
     title = f"Receipt of {what}, {_at(artifact, kind)}"
     table = Table(title=title, title_justify="left", show_header=False)
     for row in receipts.table(receipts.read_ptx(artifact.ptx), artifact):
         table.add_row(*row)
-    found = paths.copies(artifact, _source(what, dsl))
+    found = paths.copies(artifact, source)
     for copy in found:
         table.add_row(
             f"{copy.tensor}, {copy.direction}",
@@ -46,39 +49,46 @@ def receipt(console: Console, what: str, dsl: str, size: str | None) -> int:
 
 def _at(artifact: Artifact, kind: str) -> str:
     """The size with its letters: "M, N, K = 256 x 256 x 320"."""
-    takes = PROBLEMS[kind].takes
-    sides = artifact.problem[: takes.count(",") + 1]
+    problem = PROBLEMS[kind]
+    takes, sides = problem.takes, artifact.problem[: problem.takes.count(",") + 1]
+    if problem.any_shape:
+        takes, sides = "X", artifact.tensors[0].shape
     return f"{takes} = {' x '.join(map(str, sides))}"
 
 
-def _source(what: str, dsl: str) -> str:
-    """The Python that a command was given, or nothing where it was given an artifact."""
-    path = solution_path(what, dsl) if what in OWN else Path(what)
-    return path.read_text() if path.suffix == ".py" else ""
+def is_id(what: str) -> bool:
+    """Is it an id of the course, and no file? Raises ValueError if it is neither."""
+    if any(what in group for group in steps.groups().values()):
+        return True
+    if not what.endswith(".py") and not Path(what).exists():
+        text = f"there is no step and no file {what!r}; {steps.meant(what)}"
+        raise ValueError(text + steps.listed())
+    return False
 
 
-def compiled(what: str, dsl: str, named: str | None, size: tuple[int, ...]) -> tuple[Artifact, str]:
-    """What a command was given (a step, a task, a file of either, or an artifact), compiled at the size that
-    the learner ``named`` or else at ``size``. With what it computes, of ``problems.PROBLEMS``.
+def compiled(
+    what: str, dsl: str | None, named: str | None, size: tuple[int, ...]
+) -> tuple[Artifact, str, str]:
+    """What a command was given (an id, a file, or an artifact), compiled at the size that the learner
+    ``named`` or else at ``size``. With what it computes, of ``problems.PROBLEMS``, and its Python, "" of an
+    artifact. Where ``dsl`` is None, an id is compiled in the first of its languages, a file in TileLang.
 
     Raises ValueError and CompileError.
     """
-    if what not in OWN and not what.endswith(".py"):
-        require_known(what)
-        return Artifact.load(what), "gemm"
-    if what in OWN:
-        path, kinds = solution_path(what, dsl), [steps.find(what).problem]
-    else:
-        path = Path(what)
+    if is_id(what):
+        kinds, dsl = [steps.kernel_row(what).problem], ids.language(what, dsl)
+        path = ids.solution(what, dsl)
+    elif what.endswith(".py"):
+        path, dsl = Path(what), dsl or factory.DSLS[0]
         kinds = _kinds(path)
+    else:
+        return Artifact.load(what), "gemm", ""
     refused = None
     for kind in kinds:
-        problem = PROBLEMS[kind]
-        sides = problem.takes.count(",") + 1
-        at = named_size(named, sides) or (size if len(size) == sides else _size_of(kind))
         try:
-            made = factory.compile_factory(load_factory(path, problem.function), dsl, at, kind)
-            return made, kind
+            function = load_factory(path, PROBLEMS[kind].function)
+            at = _size(named, PROBLEMS[kind], size, function)
+            return factory.compile_factory(function, dsl, at, kind), kind, path.read_text()
         except CompileError as error:
             refused = refused or error
             if error.stage != "signature":
@@ -87,13 +97,60 @@ def compiled(what: str, dsl: str, named: str | None, size: tuple[int, ...]) -> t
     raise refused
 
 
+@dataclass(frozen=True)
+class KernelFile:
+    """A kernel of a file that nothing has compiled: its function, the size it is made for, what it computes
+    (of ``problems.PROBLEMS``), and its language.
+    """
+
+    function: str
+    size: tuple[int, ...]
+    kind: str
+    dsl: str
+    factory: Any
+
+
+def kernel_file(file: str, dsl: str | None, named: str | None) -> KernelFile:
+    """The kernel of a Python file, at the size that was ``named`` or that of ``course trace``. The language
+    is ``dsl``, or the one whose package the file imports. Raises ValueError and CompileError.
+    """
+    source, path = read(file), Path(file)
+    kind = _kinds(path)[0]
+    made = load_factory(path, PROBLEMS[kind].function)
+    at = _size(named, PROBLEMS[kind], steps.TRACE_SIZE, made)
+    language = dsl or imported_dsl(source)
+    return KernelFile(PROBLEMS[kind].function, at, kind, language, made)
+
+
+def imported_dsl(source: str) -> str:
+    """The DSL whose package a Python source imports, TileLang where it imports none."""
+    return "cute" if re.search(r"^\s*(import|from) cutlass\b", source, re.M) else "tilelang"
+
+
+def _size(named: str | None, problem: Problem, size: tuple[int, ...], function: Callable) -> tuple[int, ...]:
+    """The size that a learner ``named``, else ``size`` where the problem has as many sides, else one at which
+    it is computed; of a copy, a shape with as many extents as its factory takes. Raises ValueError.
+    """
+    if not problem.any_shape:
+        sides = problem.takes.count(",") + 1
+        return named_size(named, sides) or (size if len(size) == sides else _size_of(problem.name))
+    if named:
+        return named_size(named, None) or size
+    try:
+        count = len(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # compiling it says what is wrong
+        return size
+    shapes = [size, *(case.shapes[0] for case in steps.COPY_CASES.values())]
+    return next((shape for shape in shapes if len(shape) == count), size)
+
+
 def _kinds(path: Path) -> list[str]:
     """What a file may compute: what its name says, else what takes tensors of the names that one of its
     functions takes; a GEMM where that says nothing.
     """
-    task = path.stem.partition("_")[0]
-    if task in steps.TASKS:
-        return [steps.TASKS[task].problem]
+    name = path.stem.partition("_")[0]
+    if name in steps.TASKS | steps.COPY_CASES:
+        return [steps.kernel_row(name).problem]
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):  # loading it says so
@@ -104,7 +161,7 @@ def _kinds(path: Path) -> list[str]:
         if isinstance(node, ast.FunctionDef)
     ]
     found = []
-    for kind in ("gemm", *dict.fromkeys(task.problem for task in steps.TASKS.values())):
+    for kind in ("gemm", "copy", *dict.fromkeys(task.problem for task in steps.TASKS.values())):
         names = [tensor.name for tensor in PROBLEMS[kind].tensors(*_size_of(kind))]
         found += [kind] * (names in takes and kind not in found)
     return found or ["gemm"]
@@ -117,31 +174,26 @@ def _size_of(kind: str) -> tuple[int, ...]:
     )
 
 
-def require_known(what: str) -> None:
-    """Raises ValueError if ``what`` is no step, no task and no file."""
-    if what not in OWN and not Path(what).exists():
-        there = ", ".join(steps.STEPS)
-        raise ValueError(f"there is no step and no file {what!r}; {steps.meant(what)}the steps are {there}")
-
-
-def named_size(named: str | None, sides: int = 3) -> tuple[int, ...] | None:
-    """The --size that the learner named, or None. Raises ValueError for what is none."""
+def named_size(named: str | None, sides: int | None = 3) -> tuple[int, ...] | None:
+    """The --size that the learner named, or None; ``sides`` is None where it may have any number of them.
+    Raises ValueError for what is none.
+    """
     if not named:
         return None
     try:
         size = tuple(int(n) for n in named.lower().split("x"))
     except ValueError:
         size = ()
-    if len(size) != sides or min(size) <= 0:
-        form = "MxNxK, for example 4096x4096x4096" if sides == 3 else "MxN, for example 4096x1024"
-        raise ValueError(f"--size is {form}, not {named}")
+    if len(size) != (sides or len(size)) or min(size, default=0) <= 0:
+        form = {3: "MxNxK, for example 4096x4096x4096", 2: "MxN, for example 4096x1024"}
+        raise ValueError(f"--size is {form.get(sides or 0, 'a shape, for example 8x32x64')}, not {named}")
     return size
 
 
 def trace(
     console: Console,
     what: str,
-    dsl: str,
+    dsl: str | None,
     size: str | None,
     seed: int,
     out: str | None,
@@ -157,7 +209,7 @@ def trace(
         from course_utils.run.emulator import EmulatorError
         from course_utils.run.emulator.launch import emulated
 
-        artifact, kind = compiled(what, dsl, size, steps.trace_size(what))
+        artifact, kind, _ = compiled(what, dsl, size, steps.trace_size(what))
         at = _at(artifact, kind)
         say_now(f"emulating {what} at {at}")
         try:

@@ -8,6 +8,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 
 from course_utils.chips import HOME
@@ -23,7 +24,7 @@ COMMANDS = {  # by whom they are for: what each runs, "module.function" of this 
         "lab": ("lab.lab", "open the notebooks in JupyterLab, the first one first"),
         "track": ("track.track", "fold the other language away in every notebook"),
         "level": ("level.level", "exercises at another level; what you wrote is kept in a file beside"),
-        "check": ("check.check", "check one step or task, a file of yours or the solution"),
+        "check": ("check.check", "check one step, task or case, a file of yours or the solution"),
         "climb": (
             "check.climb",
             "check all steps, print the ladder, write build/climb.json and build/ladder.png",
@@ -37,6 +38,10 @@ COMMANDS = {  # by whom they are for: what each runs, "module.function" of this 
         "trace": (
             "kernel.trace",
             "emulate one launch, say what is wrong with it, and draw who waited for whom",
+        ),
+        "reproduce": (
+            "reproduce.reproduce",
+            "the folder of a bug report: kernel, control, PTX, versions, what the check says, a script",
         ),
         "profile": ("profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"),
         "tune": (
@@ -57,7 +62,8 @@ COMMANDS = {  # by whom they are for: what each runs, "module.function" of this 
 }
 # fmt: on
 NAMED = 12  # columns of a command's name in --help
-WHAT = "step01 ... step11, a Python file with gemm, or a saved artifact"
+WHAT = "a step, task or case (step04, task05a, t2), a Python file, or a saved artifact"
+IN = "default: TileLang, or the one language that the exercise has"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -97,12 +103,15 @@ def parser() -> argparse.ArgumentParser:
     add(
         "step",
         metavar="STEP|FILE",
-        help="step01 ... step11, task05a ... task10d, t3a ... t6; with --against, a file",
+        help="step01 ... step11, task05a ... task10d, t1 ... t6, plan11; with --against, a file",
     )
     _add_against(add)
-    add("--dsl", default="tilelang", choices=DSLS)
+    add("--dsl", choices=DSLS, help=IN)
     add(
-        "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
+        "--file",
+        metavar="FILE",
+        help="a Python file with your gemm(M, N, K), or your copy, mend, predict or seconds (default: the "
+        "solution)",
     )
     add("--backend", default="auto", choices=backends.NAMES)
     add("--time-limit", type=float, default=backends.TIME_LIMIT, metavar="S", help="seconds for one launch")
@@ -113,11 +122,11 @@ def parser() -> argparse.ArgumentParser:
     add("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
     add = subs["receipt"].add_argument
     add("what", metavar="STEP|FILE", help=WHAT)
-    add("--dsl", default="tilelang", choices=DSLS)
+    add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
     add = subs["source"].add_argument
     add("what", metavar="STEP|FILE", help=WHAT)
-    add("--dsl", default="tilelang", choices=DSLS)
+    add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help="problem size (default: that of `course trace`)")
     form = subs["source"].add_mutually_exclusive_group()
     for name, text in (("cuda", "TileLang's CUDA"), ("ptx", "PTX"), ("sass", "SASS, by nvdisasm")):
@@ -126,14 +135,25 @@ def parser() -> argparse.ArgumentParser:
     add = subs["trace"].add_argument
     add("what", metavar="STEP|FILE", help=WHAT)
     _add_against(add)
-    add("--dsl", default="tilelang", choices=DSLS)
+    add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})")
     add("--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)")
     add("--out", metavar="PNG", help="the picture (default: build/trace.png, unless --perfetto)")
     add("--perfetto", metavar="OUT.json", help="every event of every CTA, as ui.perfetto.dev reads it")
+    add = subs["reproduce"].add_argument
+    add(
+        "file",
+        metavar="FILE",
+        help="the broken kernel: gemm or copy of a Python file; kernel() with --against",
+    )
+    _add_against(add)
+    add("--control", metavar="FILE", help="the same kernel but for one edit, and right")
+    add("--dsl", choices=DSLS, help="default: the one that FILE imports")
+    add("--size", metavar="MxNxK", help="the smallest that shows the fault (default: that of `course trace`)")
+    add("--out", default="reproduce", metavar="DIR", help="a new folder (default: reproduce)")
     add = subs["profile"].add_argument
     add("what", metavar="STEP|FILE", help=WHAT)
-    add("--dsl", default="tilelang", choices=DSLS)
+    add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help="problem size (default: the first that the step is timed at)")
     add = subs["tune"].add_argument
     add("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
@@ -155,7 +175,7 @@ def parser() -> argparse.ArgumentParser:
         "--step",
         action="append",
         metavar="N",
-        help="a step, 1 to 11, a task, or tasks for all; repeat for several (default: all steps)",
+        help="a step, 1 to 11, a task or a case, or tasks for all; repeat for several (default: all steps)",
     )
     add("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     add("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")
@@ -173,6 +193,13 @@ def parser() -> argparse.ArgumentParser:
     add("--unsigned", action="store_true", help="also what no bundle of yours has signed")
     add("--add", action="store_true", help="kernels of the same name are replaced, and the others stay")
     return course
+
+
+def require_command(course: argparse.ArgumentParser, given: list[str]) -> None:
+    """Exits with 2 where the first argument is nearly a command's name, and says which."""
+    there = [name for rows in COMMANDS.values() for name in rows]
+    if given and given[0] not in there and (close := get_close_matches(given[0], there, 1)):
+        course.error(f"there is no command {given[0]!r}; did you mean course {close[0]}?")
 
 
 def _listed(title: str, rows: dict[str, tuple[str, str]]) -> str:

@@ -8,9 +8,10 @@ from rich.table import Table
 from course_utils.chips import HOME
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.check import TABLE
-from course_utils.cli.kernel import compiled, named_size, require_known
+from course_utils.cli.kernel import compiled, is_id, named_size
 from course_utils.cli.terminal import at_work, say
-from course_utils.grading import steps
+from course_utils.compile.load import read
+from course_utils.grading import ids, steps
 from course_utils.recordings import counters, measured
 from course_utils.recordings.bundle import provenance
 from course_utils.recordings.counters import Kernel
@@ -40,10 +41,13 @@ ROWS = (
 Column = tuple[str, dict, dict]  # its head, a launch of a recording, and that recording's provenance
 
 
-def profile(console: Console, what: str, dsl: str, size: str | None) -> int:
+def profile(console: Console, what: str, dsl: str | None, size: str | None) -> int:
     """Read the counters of a kernel here; where that cannot be, show the recorded ones."""
     recorded = measured.load("counters")
-    require_known(what)
+    if is_id(what):
+        dsl = ids.language(what, dsl)
+    elif what.endswith(".py"):
+        read(what)
     named_size(size)  # said at once, also where nothing is compiled
     device, reason = backends.find_gpu()
     try:
@@ -57,12 +61,14 @@ def profile(console: Console, what: str, dsl: str, size: str | None) -> int:
         return EXIT_NOT_ALL_TRIED
 
 
-def _profile(console: Console, what: str, dsl: str, named: str | None, device: dict, recorded: dict) -> int:
+def _profile(
+    console: Console, what: str, dsl: str | None, named: str | None, device: dict, recorded: dict
+) -> int:
     """Read them, and print the table and what bounds the kernel."""
     own = what in steps.STEPS
     sizes = steps.find(what).timed_sizes if own else (SIZE,)
     with at_work(console, f"compiling {what}") as say_now:
-        artifact, _ = compiled(what, dsl, named, sizes[0])
+        artifact, *_ = compiled(what, dsl, named, sizes[0])
         if len(artifact.tensors) != 3:
             raise ValueError("course profile reads GEMMs: a kernel of the tensors A, B and D")
         size = artifact.problem
@@ -90,7 +96,7 @@ def _profile(console: Console, what: str, dsl: str, named: str | None, device: d
     return 0
 
 
-def _show_recorded(console: Console, what: str, dsl: str, recorded: dict) -> None:
+def _show_recorded(console: Console, what: str, dsl: str | None, recorded: dict) -> None:
     """The recorded counters of a step, at each size, or that there are none."""
     if what not in steps.STEPS:
         return

@@ -12,8 +12,9 @@ from course_utils.cli.terminal import bar, say
 from course_utils.compile import factory
 from course_utils.compile.factory import DSLS
 from course_utils.compile.faults import kernels
-from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import steps
+from course_utils.compile.load import load_factory
+from course_utils.grading import ids, steps
+from course_utils.grading.steps import CopyCase, Step
 from course_utils.recordings import bundle as archives
 from course_utils.recordings import measured, model, signing
 
@@ -64,34 +65,42 @@ def _key(named: str | None) -> Path:
     return Path(named) if named else BUILD / "bundle.key"
 
 
-def _sizes(kernel: dict) -> set[tuple[int, int, int]]:
-    step = steps.find(kernel["step"])
-    return {*step.check_sizes, *(step.timed_sizes if kernel["timed"] else ())}
+def _sizes(kernel: dict) -> set[tuple[int, ...]]:
+    return set(archives.sizes(steps.kernel_row(kernel["step"]), kernel["timed"]))
 
 
 def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]:
-    """The solutions of these steps and tasks, or of all steps, as ``bundle.write`` takes them. "tasks" are
-    all tasks. A task that asks for no speed is not timed.
+    """The solutions of these steps, tasks and cases, or of all steps, as ``bundle.write`` takes them. "tasks"
+    are all tasks. What asks for no speed is not timed, a step's kernel is.
+
+    Raises ValueError where one has no kernel, or none in these languages.
     """
     names = _names(named)
+    for name in names:
+        if not set(dsls) & set(steps.languages(name)):
+            ids.language(name, dsls[0])  # says which it has
     return [
         {
-            "name": f"{steps.find(name).id} {dsl}",
+            "name": f"{name} {dsl}",
             "step": name,
             "dsl": dsl,
-            "timed": steps.find(name).problem == "gemm" or steps.find(name).speed_floor is not None,
-            "factory": load_factory(solution_path(name, dsl), steps.function_of(name)),
+            "timed": _timed(steps.kernel_row(name)),
+            "factory": load_factory(ids.solution(name, dsl), steps.function_of(name)),
         }
         for dsl in dsls
         for name in names
-        if f"{name}-{dsl}" in steps.EXERCISES
+        if dsl in steps.languages(name)
     ]
 
 
+def _timed(row: Step | CopyCase) -> bool:
+    return isinstance(row, Step) and (row.problem == "gemm" or row.speed_floor is not None)
+
+
 def _names(named: list[str] | None) -> list[str]:
-    """The ids of these steps and tasks, or of all steps. Raises ValueError where one is none."""
+    """The ids of these steps, tasks and cases, or of all steps. Raises ValueError where one is none."""
     given = [one for name in named or steps.STEPS for one in (steps.TASKS if name == "tasks" else (name,))]
-    return [steps.find(f"step{int(one):02d}" if one.isdigit() else one).id for one in given]
+    return [steps.kernel_row(f"step{int(one):02d}" if one.isdigit() else one).id for one in given]
 
 
 def _wrong_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:

@@ -24,11 +24,11 @@ Lines = Iterator[tuple[str, Origin | None]]
 
 
 def source(
-    console: Console, what: str, dsl: str, size: str | None, form: str | None, line: int | None
+    console: Console, what: str, dsl: str | None, size: str | None, form: str | None, line: int | None
 ) -> int:
     """Print a kernel's generated code under the author's lines that it comes from."""
     with at_work(console, f"compiling {what}"):
-        artifact, _ = compiled(what, dsl, size, steps.trace_size(what))
+        artifact, *_ = compiled(what, dsl, size, steps.trace_size(what))
     form = form or ("cuda" if artifact.source else "ptx")
     lines = {"cuda": _cuda, "ptx": _ptx, "sass": _sass}[form](artifact)
     last = None

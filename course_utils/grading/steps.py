@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from typing import TypeAlias
 
 from course_utils.artifact import TensorMap
 from course_utils.problems import PROBLEMS
@@ -387,17 +388,54 @@ def notebook_of(name: str) -> str:
     return f"{number}b" if name in TASKS else number
 
 
+Row: TypeAlias = Step | CopyCase | MapCase | PlanCase | PathCase
+
+
+def groups() -> dict[str, dict[str, Row]]:
+    """All rows there are, by what they are called together, then by id."""
+    return {
+        "steps": {**STEPS},
+        "tasks": {**TASKS},
+        "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | GEMM_CASES | PATH_CASES).items())),
+        "model": {**PLAN_CASES},
+    }
+
+
+def row(name: str) -> Row:
+    """The row of a step, a case or a task. Raises ValueError, naming all that there are."""
+    there = {one: found for group in groups().values() for one, found in group.items()}
+    if name not in there:
+        raise ValueError(f"there is no step {name!r}; {meant(name)}{listed()}")
+    return there[name]
+
+
 def find(step_id: str) -> Step:
-    """The step of this id, the case with a GEMM kernel, or the task. Raises ValueError, naming the steps
-    there are.
+    """The step of this id, the case with a GEMM kernel, or the task. Raises ValueError, also for a case of
+    copies, maps or plans.
     """
-    if step_id not in STEPS | GEMM_CASES | TASKS:
-        if step_id in COPY_CASES | MAP_CASES | PLAN_CASES | PATH_CASES:
-            raise ValueError(f"{step_id} is checked by the cell below it in notebook {notebook_of(step_id)}")
-        rest = ", ".join([*TASKS, *GEMM_CASES])
-        text = f"there is no step {step_id!r}; {meant(step_id)}the steps are {', '.join(STEPS)}"
-        raise ValueError(f"{text}, and beside {rest}")
-    return (STEPS | GEMM_CASES | TASKS)[step_id]
+    found = row(step_id)
+    if not isinstance(found, Step):
+        raise ValueError(
+            f"{step_id} is no GEMM: the cell below it in notebook {notebook_of(step_id)} checks it"
+        )
+    return found
+
+
+def kernel_row(name: str) -> Step | CopyCase:
+    """The row of an id whose exercise is a kernel. Raises ValueError for any other."""
+    found = row(name)
+    if not isinstance(found, Step | CopyCase):
+        raise ValueError(f"{name} has no kernel, only a function {function_of(name)}: course check {name}")
+    return found
+
+
+def listed() -> str:
+    """All ids in a sentence, by group."""
+    return "; ".join(f"the {name} {_are(ids)} {', '.join(ids)}" for name, ids in groups().items())
+
+
+def _are(ids: dict[str, Row]) -> str:
+    return "are" if len(ids) > 1 else "is"
 
 
 def meant(name: str) -> str:
@@ -406,19 +444,24 @@ def meant(name: str) -> str:
     """
     if name in FORMERLY:
         return f"{name} is now {FORMERLY[name]}; "
-    there = STEPS | GEMM_CASES | TASKS
+    there = [one for group in groups().values() for one in group]
     number = re.fullmatch(r"(?:step)?[ _-]?0*(\d{1,2})", str(name).strip().lower())
     close = [f"step{int(number[1]):02d}"] if number else get_close_matches(str(name).lower(), there, 1, 0.8)
     return f"did you mean {close[0]}? " if close and close[0] in there else ""
 
 
-def row(name: str) -> Step | CopyCase | MapCase | PlanCase | PathCase:
-    """The row of a step, a case or a task. Raises KeyError."""
-    return (STEPS | GEMM_CASES | TASKS | COPY_CASES | MAP_CASES | PLAN_CASES | PATH_CASES)[name]
+def languages(name: str) -> tuple[str, ...]:
+    """The languages in which an id is an exercise; "maps", "paths" or "plan" of one that has no kernel."""
+    return tuple(one.partition("-")[2] for one in EXERCISES if one.partition("-")[0] == name)
+
+
+def solved_by(name: str) -> str:
+    """The id in whose name a solution is kept: the step of a kernel to repair, else the id itself."""
+    return _REPAIRED[name][2] if name in _REPAIRED else name
 
 
 def points_of(name: str) -> int:
-    """What a step, a case or a task is worth. Raises KeyError."""
+    """What a step, a case or a task is worth. Raises ValueError."""
     return row(name).points
 
 
@@ -436,7 +479,7 @@ def part_points(step: Step, part: str) -> float:
 
 
 def function_of(name: str) -> str:
-    """The name of the function that an exercise on this step, case or task defines. Raises KeyError."""
+    """The name of the function that an exercise on this step, case or task defines. Raises ValueError."""
     found = row(name)
     if isinstance(found, (MapCase, PathCase)):
         return "mend" if isinstance(found, MapCase) else "predict"
@@ -444,9 +487,11 @@ def function_of(name: str) -> str:
 
 
 def trace_size(name: str) -> tuple[int, ...]:
-    """The size at which one launch is traced: a one-tile step's own, that of a task on rows, ``TRACE_SIZE``
-    for any other step or file.
+    """The size at which one launch is traced: a copy's first shape, a one-tile step's own, that of a task on
+    rows, ``TRACE_SIZE`` for any other step or file.
     """
+    if name in COPY_CASES:
+        return COPY_CASES[name].shapes[0]
     if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
         return TASKS[name].check_sizes[-1]
     if name in GEMM_CASES and len(GEMM_CASES[name].emulated[0][0]) != len(TRACE_SIZE):
@@ -456,3 +501,8 @@ def trace_size(name: str) -> tuple[int, ...]:
         return TRACE_SIZE
     M, N, K = step.emulated[0][0]
     return M, N, K
+
+
+def sizes_of(row: Step | CopyCase) -> tuple[tuple[int, ...], ...]:
+    """The sizes, or shapes, at which a GPU checks a kernel."""
+    return row.shapes if isinstance(row, CopyCase) else row.check_sizes

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from course_utils.drills.show import Shown
 from course_utils.grading import copy as copies
-from course_utils.grading import levels, maps, predictor, steps
+from course_utils.grading import ids, levels, maps, predictor, steps
 from course_utils.grading import plan as models
 from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, interrupted
@@ -65,11 +65,10 @@ def check_plan(case: str, seconds: Callable) -> float:
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
     """The same check without grading: nothing is kept and there is no score. Raises nothing.
 
-    ``gemm`` is a step's kernel, or a copy where ``step`` is a case of copies. ``backend="emulator"`` asks the
+    ``gemm`` is a step's kernel, or what else the exercise ``step`` defines. ``backend="emulator"`` asks the
     emulator where there is a GPU too: it names races that a GPU may win.
     """
-    grade = copies.check_copy if step in steps.COPY_CASES else levels.check_gemm
-    _shown(step, dsl, lambda on: grade(step, gemm, dsl, backend, on_progress=on))
+    _shown(step, dsl, lambda on: ids.check(step, gemm, dsl, backend, on_progress=on))
 
 
 def _graded(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> float:

@@ -13,6 +13,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source, solution_path
 from course_utils.figures.tiles import order
 from course_utils.grading import steps, words
+from course_utils.grading.steps import CopyCase
 from course_utils.notebook.checks import page_receipts
 from course_utils.notebook.output import at_work, by, paragraph, say, tabled
 from course_utils.problems import COPIES, PROBLEMS
@@ -43,16 +44,14 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 
 
 def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
-    if step in steps.COPY_CASES:
-        artifact = factory.compile_factory(gemm, dsl, steps.COPY_CASES[step].shapes[0], "copy")
-    else:
-        row = steps.find(step)
-        artifact = factory.compile_factory(gemm, dsl, row.emulated[0][0], row.problem)
+    row = steps.kernel_row(step)
+    size = row.shapes[0] if isinstance(row, CopyCase) else row.emulated[0][0]
+    artifact = factory.compile_factory(gemm, dsl, size, row.problem)
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
-    steps.find(step)
+    steps.row(step)
     kept = progress.read()
     found = {}
     for dsl, name in steps.DSL_NAMES.items():
@@ -77,7 +76,7 @@ def timeline(
         from course_utils.run.emulator.explain.replay import replay
         from course_utils.run.emulator.launch import emulated
 
-        kind = steps.find(step).problem
+        kind = steps.kernel_row(step).problem
         at = size or steps.trace_size(step)
         artifact = factory.compile_factory(gemm, dsl, at, kind)
         place.status(f"emulating {step} ({dsl}) at {by(at)}")

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from course_utils.artifact import Artifact
-from course_utils.grading import hints, steps
-from course_utils.grading.gemm import judge
+from course_utils.grading import copy, gemm, hints, steps
+from course_utils.grading.steps import CopyCase, Step
 from course_utils.grading.verdict import Verdict
 from course_utils.recordings import counters, signing
 from course_utils.run import backends
@@ -50,11 +50,10 @@ def write(
         carry(archive)
         archive.writestr("__main__.py", MAIN)
         for kernel in kernels:
-            step = steps.find(kernel["step"])
-            sizes = step.check_sizes + (step.timed_sizes if kernel["timed"] else ())
+            row = steps.kernel_row(kernel["step"])
             versions = {}
-            for size in dict.fromkeys(sizes):
-                artifact = compile_kernel(kernel["factory"], kernel["dsl"], size, step.problem)
+            for size in sizes(row, kernel["timed"]):
+                artifact = compile_kernel(kernel["factory"], kernel["dsl"], size, row.problem)
                 versions = artifact.versions
                 blob = artifact.to_bytes()
                 found.update(f"{_entry(kernel, size)} {len(blob)}\n".encode() + blob)
@@ -69,6 +68,12 @@ def write(
             key = signing.derived(own_key, bundle).decode()
             archive.writestr(SIGNING, json.dumps({"bundle": bundle, "key": key}))
         undo.pop_all()
+
+
+def sizes(row: Step | CopyCase, timed: bool) -> list[tuple[int, ...]]:
+    """The sizes that a bundle carries of a kernel."""
+    more = row.timed_sizes if timed and isinstance(row, Step) else ()
+    return list(dict.fromkeys([*steps.sizes_of(row), *more]))
 
 
 def carry(archive: zipfile.ZipFile) -> None:
@@ -117,11 +122,14 @@ def run(
 
         say(f"{device['name']}, driver {device['driver']}, torch {device['torch']}: {len(manifest)} kernels")
         for kernel in manifest:
-            step = steps.find(kernel["step"])
+            row = steps.kernel_row(kernel["step"])
             artifacts = _artifacts(archive, kernel)
-            answered = gpu.run(Launch(size, artifacts[size], step.problem) for size in step.check_sizes)
-            timed = [(artifacts[size], "burst") for size in step.timed_sizes if kernel["timed"]]
-            verdict = judge(step, kernel["dsl"], gpu, answered, timed)
+            answered = gpu.run(Launch(size, artifacts[size], row.problem) for size in steps.sizes_of(row))
+            if isinstance(row, Step):
+                timed = [(artifacts[size], "burst") for size in row.timed_sizes if kernel["timed"]]
+                verdict = gemm.judge(row, kernel["dsl"], gpu, answered, timed)
+            else:
+                verdict = copy.judge(row, kernel["dsl"], gpu, answered, "")
             entries.append(entry(kernel["name"], verdict))
             kept()
             say(summary(entries[-1]))
@@ -150,8 +158,9 @@ def _hot(manifest: list[dict], entries: list[dict]) -> list[tuple[dict, dict, tu
     found = [
         (kernel, done, size)
         for kernel, done in zip(manifest, entries, strict=True)
+        if done["timings"]
         for size in steps.find(kernel["step"]).timed_sizes
-        if done["timings"] and size in SUSTAINED_SIZES
+        if size in SUSTAINED_SIZES
     ]
     return sorted(found, key=lambda one: (one[2], one[0]["step"]), reverse=True)
 

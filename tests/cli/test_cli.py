@@ -18,13 +18,12 @@ from rich.console import Console
 
 from course_utils import cli
 from course_utils.artifact import Artifact
-from course_utils.cli import check as checking
 from course_utils.cli import doctor, parser, records
 from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.faults import kernels
-from course_utils.grading import gemm, steps
+from course_utils.grading import gemm, ids, steps
 from course_utils.grading.cards import Card
 from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.verdict import Part, Verdict
@@ -274,7 +273,7 @@ def test_a_learners_points_are_kept_beside_the_notebooks_and_a_solutions_are_not
     (elsewhere / "mine").mkdir()
     write("mine/mine.py", "gemm = 1")
     monkeypatch.chdir(elsewhere / "mine")
-    monkeypatch.setattr(checking, "_verdict", lambda *_: verdict())
+    monkeypatch.setattr(ids, "check_file", lambda *_: verdict())
     kept = elsewhere / "notebooks" / "progress.json"
     course("check", "step01", *form)
     assert not kept.exists()
@@ -290,7 +289,7 @@ def test_a_learners_points_are_kept_beside_the_notebooks_and_a_solutions_are_not
 
 def test_outside_of_a_checkout_a_file_is_checked_and_nothing_is_left(elsewhere, monkeypatch, course):
     write("mine.py", "gemm = 1")
-    monkeypatch.setattr(checking, "_verdict", lambda *_: verdict())
+    monkeypatch.setattr(ids, "check_file", lambda *_: verdict())
     assert course("check", "step01", "--file", "mine.py")[0] == PASSED
     assert not (elsewhere / "progress.json").exists()
 
@@ -310,6 +309,88 @@ def test_a_former_name_is_answered_with_the_one_of_today(former, name, course, t
     for command in (["check", former], ["trace", former], ["grade", str(tmp_path), "--step", former]):
         code, _, err = course(*command)
         assert code == USAGE and f"; {former} is now {name}" in err
+
+
+def test_a_command_that_is_nearly_one_is_answered_with_it(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["chek", "step01"])
+    assert caught.value.code == USAGE
+    assert "there is no command 'chek'; did you mean course check?" in capsys.readouterr().err
+
+
+# -- every id
+
+
+@pytest.mark.parametrize("command", ["check", "receipt", "trace", "source"])
+def test_an_id_that_is_none_is_answered_with_all_that_there_are(command, course):
+    code, _, err = course(*command.split(), "step99")
+    assert code == USAGE
+    assert "the tasks are task05a, " in err and "the TMA cases are t1, t2, t3a, " in err and "plan11" in err
+
+
+@pytest.mark.parametrize("command", ["check", "receipt", "trace", "source", "bundle out.pyz --step"])
+@pytest.mark.parametrize("name, dsl, only", [("t4", "tilelang", "CuTe DSL"), ("t3a", "cute", "TileLang")])
+def test_an_exercise_of_one_language_says_which(command, name, dsl, only, course):
+    code, out, err = course(*command.split(), name, "--dsl", dsl)
+    assert (code, out) == (USAGE, "")
+    assert f"{name} is an exercise in {only} only" in err and not Path("out.pyz").exists()
+
+
+@pytest.mark.parametrize("command", ["receipt", "trace", "source", "bundle out.pyz --step"])
+def test_an_exercise_without_a_kernel_says_what_checks_it(command, course):
+    code, _, err = course(*command.split(), "t1")
+    assert code == USAGE and "t1 has no kernel, only a function mend: course check t1" in err
+    assert "leave out --dsl cute" in course("check", "t1", "--dsl", "cute")[2]
+
+
+@pytest.mark.parametrize(
+    "name, of",
+    [("t2", "tilelang"), ("t3c", "cute"), ("t4", "cute"), ("t5", "tilelang"), ("task05c", "tilelang")],
+)
+def test_a_case_is_checked_by_its_solution_in_its_language(name, of, course):
+    code, out, err = course("check", name, "--backend", "compile")
+    assert (code, err) == (NOT_ALL_TRIED, "") and out.startswith(f"{name}  {of}  ")
+
+
+@pytest.mark.parametrize("name, of", [("t1", "maps"), ("plan11", "plan")])
+def test_a_case_without_a_kernel_is_checked_whole(name, of, course):
+    code, out, _ = course("check", name)
+    assert code == PASSED and out.startswith(f"{name}  {of}  10 of 10 points")
+    write("mine.py", "def gemm(M, N, K):\n    return 5\n")
+    code, out, _ = course("check", name, "--file", "mine.py")
+    assert code == FAILED and f"mine.py defines no {steps.function_of(name)}" in out and "0 of 10" in out
+
+
+def test_a_copy_of_a_learners_is_checked_and_looked_into(course):
+    source = loading.solution_path("t4", "cute").read_text()
+    write("mine.py", source)
+    code, out, _ = course("check", "t4", "--file", "mine.py", "--backend", "compile")
+    assert code == NOT_ALL_TRIED and "passed      path" in out
+    for argv, words in (
+        (["receipt", "mine.py", "--dsl", "cute"], "X = 128 x 64"),
+        (["trace", "mine.py", "--dsl", "cute", "--size", "64x128", "--out", "x.png"], "Y is right"),
+        (["source", "t4", "--ptx"], "cp.async.bulk.tensor"),
+    ):
+        code, out, _ = course(*argv)
+        assert code == PASSED and words in out
+    code, _, err = course("trace", "t4", "--size", "0x64")
+    assert code == USAGE and "a shape, for example 8x32x64" in err
+
+
+def test_a_file_without_its_exercise_says_how_to_name_it(course):
+    code, _, err = course("check", "mine.py")
+    assert code == USAGE and "course check step05 --file mine.py" in err
+
+
+def test_bundle_of_cases(course, monkeypatch):
+    monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
+    assert course("bundle", "out.pyz", "--step", "t2", "--step", "t3a", "--step", "t4")[0] == PASSED
+    assert [(one["name"], one["timed"]) for one in manifest("out.pyz")] == [
+        ("t2 tilelang", False),
+        ("t3a tilelang", True),
+        ("t2 cute", False),
+        ("t4 cute", False),
+    ]
 
 
 def test_unknown_step_exits_2_and_names_the_steps(course):
@@ -429,7 +510,7 @@ def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two
 
 
 def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
-    monkeypatch.setattr(checking, "solution_path", lambda *_: "missing.py")
+    monkeypatch.setattr(ids, "solution", lambda *_: "missing.py")
     code, out, _ = course("climb", "--backend", "compile")
     assert code == FAILED and "What each DSL's author wrote" in out
 
@@ -451,9 +532,7 @@ def test_climb_with_a_gpu(course, two_steps, monkeypatch):
 
 def test_climb_exits_1_and_says_what_failed(course, two_steps, monkeypatch):
     write("broken.py", "gemm = None\n")
-    monkeypatch.setattr(
-        checking, "solution_path", lambda step, dsl: "broken.py" if step == "step03" else "missing.py"
-    )
+    monkeypatch.setattr(ids, "solution", lambda step, dsl: "broken.py" if step == "step03" else "missing.py")
     code, out, _ = course("climb", "--backend", "compile")
     assert code == FAILED
     assert "step01 tilelang: there is no file missing.py" in out
@@ -462,7 +541,7 @@ def test_climb_exits_1_and_says_what_failed(course, two_steps, monkeypatch):
 
 
 def test_climb_does_without_a_recorded_ladder(course, two_steps, monkeypatch):
-    monkeypatch.setattr(checking, "solution_path", lambda *_: "missing.py")
+    monkeypatch.setattr(ids, "solution", lambda *_: "missing.py")
     course("climb", "--backend", "compile")
     assert Path("build/ladder.png").exists()
 
@@ -882,7 +961,10 @@ def test_help_loads_no_compiler_and_draws_nothing():
 def test_every_command_has_a_function_that_takes_its_options(command):
     more = {
         "tensormap": ["verify x", "explain x"],
-        **{name: ["x"] for name in ("check", "grade", "receipt", "source", "trace", "profile", "tune")},
+        **{
+            name: ["x"]
+            for name in ("check", "grade", "receipt", "source", "trace", "reproduce", "profile", "tune")
+        },
         **{"track": ["cute"], "level": ["order"], "bundle": ["x"], "import": ["x"]},
     }
     for arguments in more.get(command, [""]):

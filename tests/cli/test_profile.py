@@ -116,7 +116,7 @@ def test_a_kernel_that_gives_a_wrong_result_has_no_counters(course, gpu):
     "argv, words",
     [
         (["step99"], "there is no step and no file 'step99'"),
-        (["none.py"], "there is no step and no file 'none.py'"),
+        (["none.py"], "there is no file none.py"),
         (["step03", "--size", "4096"], "--size is MxNxK"),
     ],
 )

@@ -171,6 +171,58 @@ def test_a_legal_map_must_describe_the_same_tensor_in_tiles_worth_having(number,
     assert verdict.points == pytest.approx(8.75 if words else 10)
 
 
+PADDED = {"strides": tuple((stride,) for stride in range(2064, 2305, 16))}
+RIGHT = [  # all changes of one field that earn a map's points
+    {"box": ((64, 256),)},
+    PADDED,
+    {"box": ((64, 128),)},
+    {"swizzle": (3,)},
+    {"oob_fill": (0,)},
+    {"element_strides": ((1, 1), (1, 2), (1, 4), (1, 8))},
+    {"box": ((64, 128, 8), (64, 256, 4))},
+    {"swizzle": (3,)},
+]
+
+
+def changes_of(old):
+    """Every field alone, with values on both sides of each limit, and arrays of other lengths."""
+    sides = (0, 1, 8, 16, 32, 60, 63, 64, 65, 127, 128, 255, 256, 257, 512)
+    rows = [stride + near for stride in (0, 2048, 4096, 8192, 2**30) for near in range(-32, 289, 8)]
+    values = {
+        "data_type": range(-1, 18),
+        "dims": product((0, 1, 64, 512, 1020, 1024, 1028, 4096, 8192), repeat=old.rank),
+        "strides": product(rows if old.rank == 2 else rows[::20], repeat=old.rank - 1),
+        "box": product(sides, sides, *[(1, 2, 4, 7, 8)] * (old.rank - 2)),
+        "element_strides": product(range(10), repeat=old.rank),
+        **{name: range(-1, 8) for name in ("interleave", "swizzle", "l2_promotion", "oob_fill")},
+    }
+    for name, there in values.items():
+        yield from ((name, value) for value in there if value != getattr(old, name))
+        if isinstance(getattr(old, name), tuple):
+            yield from ((name, (64,) * length) for length in range(6))
+
+
+@pytest.mark.parametrize("number", range(len(RIGHT)))
+def test_no_other_change_of_one_field_earns_points(number):
+    case = steps.MAP_CASES["t1"]
+    old, boxes, earned = case.given[number], case.boxes[number], {}
+    for name, value in changes_of(old):
+        if not maps._mended(old, replace(old, **{name: value}), boxes):
+            earned.setdefault(name, set()).add(value)
+    assert earned == {name: set(there) for name, there in RIGHT[number].items()}
+
+
+@pytest.mark.parametrize("number", range(len(RIGHT)))
+def test_two_changes_earn_nothing_where_one_is_enough(number):
+    """A right mend with any other field changed too: a lie beside a truth."""
+    case = steps.MAP_CASES["t1"]
+    old, right = case.given[number], load_module(MEND).mend(case.given)[number]
+    for name, value in (("l2_promotion", 2), ("oob_fill", 1), ("data_type", 1), ("data_type", 9)):
+        also = replace(right, **{name: value})
+        if also != right and getattr(old, name) == getattr(right, name):
+            assert maps._mended(old, also, case.boxes[number])
+
+
 @pytest.mark.parametrize("field, value", [("dims", (4096, 64)), ("strides", (16384,)), ("interleave", 1)])
 def test_another_tensor_is_none_that_was_asked_for(field, value):
     old = replace(steps.MAP_CASES["t1"].given[0], box=(64, 256))

@@ -182,6 +182,40 @@ def test_tilelang_uses_stmatrix_for_whole_fragments_to_whole_tiles_only():
     assert stores_to_shared(compiled("cute"))[0] == 16
 
 
+# what the notebook's end proposes: a slice in a fragment of its own, and two buffers of two names
+NAMED = (
+    (
+        "            D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)\n",
+        "            D_0 = T.alloc_shared((block_M, epi_N), T.float16)\n"
+        "            D_1 = T.alloc_shared((block_M, epi_N), T.float16)\n"
+        "            piece = T.alloc_fragment((block_M, epi_N), T.float32)\n",
+    ),
+    (
+        "                T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])\n"
+        "                T.fence_proxy_async()\n"
+        "                T.sync_threads()\n",
+        "                T.copy(acc[:, c * epi_N : (c + 1) * epi_N], piece)\n",
+    ),
+    (
+        "                T.tma_copy(D_shared[c % 2, :, :], D[ms, part])\n",
+        "".join(
+            f"                {branch}:\n"
+            f"                    T.copy(piece, {buffer})\n"
+            "                    T.fence_proxy_async()\n"
+            "                    T.sync_threads()\n"
+            f"                    T.tma_copy({buffer}, D[ms, part])\n"
+            for branch, buffer in (("if c % 2 == 0", "D_0"), ("else", "D_1"))
+        ),
+    ),
+)
+
+
+def test_a_whole_fragment_and_named_buffers_bring_stmatrix_back():
+    assert stores_to_shared(compiled("tilelang", *NAMED)) == (16, 0)
+    verdict = check_gemm("t5", plant("t5", "tilelang", *NAMED), "tilelang", "emulator")
+    assert verdict.points == 10
+
+
 @both_dsls
 def test_check_asks_for_slices_and_a_read_wait(dsl):
     """Step 5's epilogue has two stores in one group; its wait is a .read in TileLang and none in CuTe DSL."""

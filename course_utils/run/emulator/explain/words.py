@@ -48,8 +48,8 @@ SENTENCES = {
     "lanes not in the mask": "{count} {count:lane|lanes} of {who} {count:runs|run} this, and its mask does "
     "not name {count:it|them}",
     "trap": "{who} ran a trap",
-    "red.async without a cluster": "{who} {who:issues|issue} a red.async in a launch without clusters, which an "
-    "H200 ends as an illegal instruction",
+    "red.async without a cluster": "{who} {who:issues|issue} a red.async in a launch without clusters, which "
+    "an H200 ends as an illegal instruction",
     "assert failed": "an assert of {who} failed, line {line}: {text}",
     # units/sync: where threads meet, and the register pool
     "threads at a barrier": "{count} threads came to {barrier}, which {needed} should meet",
