@@ -2,7 +2,7 @@
 
 import cutlass
 import cutlass.cute as cute
-from course_utils.plans import choose, require_addressable
+from course_utils.plans import choose, fitting, require_addressable
 from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
@@ -22,11 +22,14 @@ def panels(tile, rows, columns, panel):
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
     assert M > 1, "CuTe DSL takes a matrix of one row for a vector: give it a second row"
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, sm_count)
+    plan = fitting(plan or choose(M, N, K, sm_count))
+    block_M, block_N, cluster, num_ctas, panel = plan
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
-    registers = (32, 160) if consumers == 3 else (40, 232)  # of a producer's thread, a consumer's
+    registers = (
+        (32, 160) if consumers == 3 else (40, 232)
+    )  # of a producer's thread, a consumer's
     overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
     epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows of clusters, columns, K tiles; the chunks of a tile

@@ -1,7 +1,7 @@
 """Step 11: any shape, by a plan for it; D leaves while the next tile is multiplied."""
 
 import tilelang.language as T
-from course_utils.plans import choose, require_addressable
+from course_utils.plans import choose, fitting, require_addressable
 
 block_K = 64
 SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
@@ -10,7 +10,8 @@ rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's r
 
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, sm_count)
+    plan = fitting(plan or choose(M, N, K, sm_count))
+    block_M, block_N, cluster, num_ctas, panel = plan
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
