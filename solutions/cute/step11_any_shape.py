@@ -27,9 +27,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
-    registers = (
-        (32, 160) if consumers == 3 else (40, 232)
-    )  # of a producer's thread, a consumer's
+    registers = (32, 160) if consumers == 3 else (40, 232)  # of producer and consumers
     overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
     epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows of clusters, columns, K tiles; the chunks of a tile
