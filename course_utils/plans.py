@@ -36,7 +36,7 @@ NEAR = 1.01  # plans whose times differ by less are as good: the model is not be
 class Plan(NamedTuple):
     """One way to cut D. Tiles in elements; a cluster's CTAs lie one below another and share B."""
 
-    block_M: int = 128  # or 256, whose accumulators leave no room for D of the tile before
+    block_M: int = 128  # 192 by three consumers, 256 by two: no room is left for D of the tile before
     block_N: int = 256  # a multiple of 16
     cluster: int = 2
     num_ctas: int = 128
@@ -163,6 +163,29 @@ def number(time: object) -> object:
     """A time of numpy's or torch's as Python's; anything else as it is."""
     item = getattr(time, "item", None)
     return item() if callable(item) else time
+
+
+# columns of a tile at most, by its rows: registers of a consumer's thread hold its sums, and at 128 rows D of
+# the tile before too
+WIDEST = {128: 256, 192: 192, 256: 192}
+
+
+def fitting(plan: Plan) -> Plan:
+    """The plan itself. Raises ValueError where step 11's kernel cannot have it, with the nearest one that it
+    can have.
+    """
+    block_M, block_N, cluster, num_ctas, panel = plan
+    rows = min(WIDEST, key=lambda rows: (abs(rows - block_M), rows))
+    columns = min(max(16, -(-block_N // 16) * 16), WIDEST[rows])
+    share = min(max(cluster, 1), 2)
+    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1))
+    if nearest != tuple(plan):
+        raise ValueError(
+            f"step 11 has no plan {tuple(plan)}: registers hold tiles of 128 x 256, 192 x 192 or 256 x 192 "
+            "at most, columns are a multiple of 16, a cluster has 1 or 2 CTAs, and all of them are in one. "
+            f"The nearest plan is {tuple(nearest)}"
+        )
+    return nearest
 
 
 def require_addressable(M: int, N: int, K: int) -> None:

@@ -1,6 +1,7 @@
 """Plans of step 11: what was recorded of them, and what TMA cannot address."""
 
 import json
+import re
 
 import pytest
 
@@ -8,6 +9,7 @@ from course_utils.chips import HOME
 from course_utils.plans import (
     Plan,
     choose,
+    fitting,
     plan_of,
     plans,
     powered,
@@ -51,10 +53,29 @@ def test_any_number_of_rows_can_be_addressed():
 
 def test_plans_fit_the_kernel():
     for plan in plans():
-        assert plan.block_N % 16 == 0 and plan.num_ctas in HOME.persistent_grids and plan.cluster in (1, 2)
-        assert plan.num_ctas % plan.cluster == 0
-        sums = plan.block_M // 128 * plan.block_N // 2  # fp32 registers of a consumer's thread
-        assert sums <= 192 and (plan.block_M == 256 or sums + plan.block_N // 4 <= 192)
+        assert fitting(plan) == plan and plan.num_ctas in HOME.persistent_grids
+        consumers, registers = (3, 160) if plan.block_M == 192 else (2, 232)
+        sums = plan.block_M // (64 * consumers) * plan.block_N // 2  # fp32 registers of a consumer's thread
+        old = plan.block_N // 4 * (plan.block_M == 128)  # and D of the tile before
+        assert sums + old <= registers - 40
+
+
+@pytest.mark.parametrize(
+    "plan, nearest",
+    [
+        (Plan(192, 208), (192, 192, 2, 128, 8)),  # more sums than three consumers' registers hold
+        (Plan(256, 256), (256, 192, 2, 128, 8)),
+        (Plan(320, 128), (256, 128, 2, 128, 8)),
+        (Plan(128, 232), (128, 240, 2, 128, 8)),
+        (Plan(128, 256, 4), (128, 256, 2, 128, 8)),
+        (Plan(128, 256, 2, 131), (128, 256, 2, 130, 8)),
+        (Plan(128, 256, 2, 1, 0), (128, 256, 2, 2, 1)),
+    ],
+)
+def test_a_plan_that_the_kernel_cannot_have_is_refused_with_the_nearest(plan, nearest):
+    with pytest.raises(ValueError, match=re.escape(f"nearest plan is {nearest}")):
+        fitting(plan)
+    assert fitting(Plan(*nearest)) == nearest
 
 
 def test_one_k_tile_more_or_one_wave_more_takes_longer():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from course_utils import library
 from course_utils.chips import HOME
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.check import TABLE
@@ -12,6 +13,7 @@ from course_utils.cli.kernel import compiled, is_id, named_size
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile.load import read
 from course_utils.grading import ids, steps
+from course_utils.plans import choose
 from course_utils.recordings import counters, measured
 from course_utils.recordings.bundle import provenance
 from course_utils.recordings.counters import Kernel
@@ -19,6 +21,7 @@ from course_utils.run import backends, ncu
 from course_utils.run.ncu import NcuError
 
 SIZE = (4096, 4096, 4096)  # of a file, and of a step that is timed at it
+PLANNED = "step11"  # the step whose kernels have a plan
 WAITS = 3  # stall reasons that the table names
 # a row's words, its counter, what one of its units is of the counter's, and the form of the number
 ROWS = (
@@ -84,11 +87,13 @@ def _profile(
     ]
     if not any(head == "this kernel" for head, *_ in columns):
         raise NcuError("the kernel's own launch gave no counters")
+    theirs = _at(_entry(found, "cuBLAS"), size)
     kept = _entry(recorded, kernel.name) if own else None
     columns += [("recorded", one, recorded["provenance"]) for one in _at(kept, size)]
     console.print(_table(f"{what}, {artifact.dsl}, M, N, K = {' x '.join(map(str, size))}", columns))
     say(console, counters.bound(columns[0][1], columns[0][2]))
     say(console, _formula(columns[0][1], columns[0][2]))
+    _show_plans(console, what, size, theirs, device["sms"])
     if columns[-1][0] == "recorded":
         say(console, _origin(recorded["provenance"]))
         if (there := recorded["provenance"]["gpu"]) != device["name"]:
@@ -107,12 +112,13 @@ def _show_recorded(console: Console, what: str, dsl: str | None, recorded: dict)
         return
     beside = _entry(recorded, "cuBLAS")
     for launch in entry["launches"]:
-        columns = [("recorded", launch, where)]
-        columns += [("cuBLAS, recorded", one, where) for one in _at(beside, launch["size"])]
+        columns, theirs = [("recorded", launch, where)], _at(beside, launch["size"])
+        columns += [("cuBLAS, recorded", one, where) for one in theirs]
         size = " x ".join(map(str, launch["size"]))
         console.print(_table(f"{what}, {dsl}, M, N, K = {size}", columns))
         say(console, counters.bound(launch, where))
         say(console, _formula(launch, where))
+        _show_plans(console, what, launch["size"], theirs, where["sms"])
     say(console, _origin(where))
 
 
@@ -147,6 +153,28 @@ def _table(title: str, columns: list[Column]) -> Table:
     if any(joules):
         table.add_row("energy of a launch, mJ", *(f"{j * 1e3:,.1f}" if j else "" for j in joules))
     return table
+
+
+def _show_plans(
+    console: Console, what: str, size: tuple[int, ...] | list[int], theirs: list[dict], sms: int
+) -> None:
+    """cuBLAS's plan, by its kernel's name, and step 11's beside it; nothing where the name tells none."""
+    M, N, K = size
+    plan = library.read(theirs[0].get("kernel", "")) if theirs else None
+    if plan is None:
+        return
+    table = Table(title="plans", **TABLE)
+    for index, head in enumerate(library.HEAD):
+        table.add_column(head, justify="right" if index else "left", no_wrap=True)
+    if what == PLANNED:
+        table.add_row(*library.row(what, M, N, choose(M, N, K, sms), sms))
+    table.add_row(*library.row("cuBLAS", M, N, plan, sms))
+    console.print(table)
+    say(
+        console,
+        f"cuBLAS's plan is the name of its kernel, {theirs[0]['kernel']}. Waves are counted for {sms} CTAs, "
+        "or as many as step 11's plan has; last: how full the last one is.",
+    )
 
 
 def _formula(launch: dict, where: dict) -> str:

@@ -50,7 +50,7 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     ),
     "11": (
         plans.waves, plans.quickest, order.told(order.UNDER), plans.expected_at_the_edge,
-        plans.written_at_the_edge, plans.next_legal,
+        plans.written_at_the_edge, plans.next_legal, plans.library_waves,
     ),
     "t1": (
         maps.legal_map, memory.turns, memory.narrow_swizzle, memory.expect_or_allocate, maps.loads_of_tile,

@@ -7,6 +7,7 @@ from random import Random
 from course_utils.artifact import ELEMENT_BYTES, TensorMap
 from course_utils.chips import HOME
 from course_utils.drills.question import Cell, Question, Row, choice, number
+from course_utils.library import cost, read
 from course_utils.plans import BLOCK_K
 from course_utils.tma.rules import violations
 
@@ -181,3 +182,40 @@ def legal(data_type: int, columns: int) -> bool:
     pitch = columns * ELEMENT_BYTES[data_type]
     box = 16 // ELEMENT_BYTES[data_type], 64
     return not violations(TensorMap(data_type, (columns, 4096), (pitch,), box, (1, 1)))
+
+
+LIBRARY_TILES = ("176x192", "256x128", "192x192", "320x128", "256x152", "232x128")
+
+
+def library_waves(rng: Random) -> Question:
+    tile, cluster = rng.choice(LIBRARY_TILES), rng.choice(("1x2", "2x1"))
+    name = f"nvjet_sm90_hsh_{tile}_64x4_{cluster}_h_bz_coopA_TNT"
+    plan = read(name)
+    assert plan is not None
+    M, N = (128 * rng.randrange(16, 48) + rng.choice(RAGGED) for _ in range(2))
+    right, at_once = cost(M, N, plan).waves, HOME.sms // 2
+    high, wide = plan.block_M * plan.cluster_M, plan.block_N * plan.cluster_N
+    down, across = ceil_div(M, high), ceil_div(N, wide)
+    swapped = plan._replace(
+        block_M=plan.block_N, block_N=plan.block_M, cluster_M=plan.cluster_N, cluster_N=plan.cluster_M
+    )
+    return number(
+        f"cuBLAS multiplies a D of {M} x {N} by `{name}`, on {HOME.sms} SMs. How many waves?",
+        right,
+        {
+            cost(M, N, swapped).waves: "cuBLAS counts columns first: the first number is columns of D.",
+            ceil_div(down * across, HOME.sms): "A cluster of two takes two SMs.",
+            down * across // at_once: "The rest needs a wave of its own.",
+            ceil_div(ceil_div(M, plan.block_M) * ceil_div(N, plan.block_N), at_once): "A cluster takes two "
+            "tiles at once.",
+        },
+        f"A cluster has {high} rows and {wide} columns: {down} x {across} = {down * across} / {at_once}, "
+        "rounded up.",
+        lambda answer: (
+            Row("down", (Cell(f"{M} / {high}"), Cell(str(down), "wgmma"))),
+            Row("across", (Cell(f"{N} / {wide}"), Cell(str(across), "wgmma"))),
+            Row.one("clusters", f"{down * across:,}"),
+            Row.one("waves", answer, here=True),
+            Row.one("room for", f"{answer * at_once:,}", "fault" * (answer * at_once < down * across)),
+        ),
+    )

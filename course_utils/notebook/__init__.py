@@ -23,6 +23,7 @@ from course_utils.notebook.records import (
     chart,
     cool_and_hot,
     counters,
+    library_plans,
     predicted,
     recorded,
     recorded_fences,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 
+from course_utils import library
 from course_utils.drills.show import Shown
 from course_utils.grading import steps
 from course_utils.notebook.output import at_work, by, paragraph, say, tabled
+from course_utils.plans import choose
 from course_utils.recordings import measured, step11_results
 
 COUNTED = {  # a counter's name, to its column and unit
@@ -151,6 +153,34 @@ def shapes() -> None:
         from course_utils.figures import plans as drawn
 
         place.finish(drawn.shapes(step11_results.load(), step11_results.peers()))
+
+
+def library_plans(*sizes: int | tuple[int, int, int]) -> None:
+    """Show the plan of cuBLAS's kernel at each size, read from its recorded name, under step 11's plan there.
+    ``sizes`` are M, N, K, or one number for all three. Raises nothing.
+    """
+    with at_work("reading the recorded names", "The library's plans cannot be shown") as place:
+        data = measured.load("counters")
+        names = {
+            tuple(launch["size"]): launch["kernel"]
+            for entry in data["entries"]
+            for launch in (entry["launches"] if entry["dsl"] == "cublas" else ())
+        }
+        rows, missing = [], []
+        for size in sizes:
+            M, N, K = (size,) * 3 if isinstance(size, int) else size
+            plan = library.read(names.get((M, N, K), ""))
+            if plan is None:
+                missing.append(_at((M, N, K)))
+                continue
+            rows.append([_at((M, N, K)), *library.row("step 11", M, N, choose(M, N, K))])
+            rows.append(["", *library.row("cuBLAS", M, N, plan)])
+        place.finish(tabled(["M, N, K", *library.HEAD], rows))
+        left_out = f" No kernel of cuBLAS is recorded at {', '.join(missing)}." if missing else ""
+        say(
+            "Ring: columns of a K tile x stages. Last: how full the last wave is, where as many CTAs work as "
+            f"there are SMs, or as step 11's plan has. Recorded: {_source('counters', data)}.{left_out}"
+        )
 
 
 def chart(case: str) -> None:

@@ -2,12 +2,12 @@
 
 import cutlass
 import cutlass.cute as cute
-from course_utils.plans import choose, require_addressable
+from course_utils.plans import choose, fitting, require_addressable
 from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
 
-block_K, consumers = 64, 2
+block_K = 64
 SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 
 
@@ -22,10 +22,13 @@ def panels(tile, rows, columns, panel):
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
     assert M > 1, "CuTe DSL takes a matrix of one row for a vector: give it a second row"
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, sm_count)
+    plan = fitting(plan or choose(M, N, K, sm_count))
+    block_M, block_N, cluster, num_ctas, panel = plan
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
-    overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before
+    consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
+    registers = (32, 160) if consumers == 3 else (40, 232)  # of producer and consumers
+    overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
     epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows of clusters, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
@@ -57,7 +60,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
         team.arrive_and_wait()
         first = min(c * epi_N, block_N - epi_N)  # the last chunk may lie over the one before
         for i in cutlass.range_constexpr(epi_N // 16):
-            for j in cutlass.range_constexpr(block_M // 128):
+            for j in cutlass.range_constexpr(block_M // (64 * consumers)):
                 group = out_src[(None, first // 16 + i), j, 0]
                 cute.copy(to_shared, group, out_dst[None, j, i, buffer])
         cute.arch.fence_view_async_shared()
@@ -117,7 +120,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
         way = warp_idx, team, *copies, store_D, D, D_shared
 
         if warp_idx < 4:
-            cute.arch.setmaxregister_decrease(40)
+            cute.arch.setmaxregister_decrease(registers[0])
             load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
             if warp_idx == 0:
                 mask = {"mcast_mask": cutlass.Int16(0b11)} if cluster > 1 else {}
@@ -136,7 +139,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
                     forth = not forth
                 pipe.producer_tail(load)
         else:
-            cute.arch.setmaxregister_increase(232)
+            cute.arch.setmaxregister_increase(registers[1])
             use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             free = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             ### BEGIN SOLUTION: the consumers: K tiles, which take the tile before along

@@ -1,20 +1,22 @@
 """Step 11: any shape, by a plan for it; D leaves while the next tile is multiplied."""
 
 import tilelang.language as T
-from course_utils.plans import choose, require_addressable
+from course_utils.plans import choose, fitting, require_addressable
 
-block_K, consumers = 64, 2
-threads = 128 * (1 + consumers)
+block_K = 64
 SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 
 
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, sm_count)
+    plan = fitting(plan or choose(M, N, K, sm_count))
+    block_M, block_N, cluster, num_ctas, panel = plan
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
-    overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before
+    consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
+    threads, registers = 128 * (1 + consumers), (32, 160) if consumers == 3 else (40, 232)
+    overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
     epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
@@ -83,7 +85,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
             operands, way = (acc, A_shared, B_shared, full), (out, D_shared, D)
 
             if thread < 128:
-                T.dec_max_nreg(40)
+                T.dec_max_nreg(registers[0])
                 if thread < 32:
                     while tiles.valid():
                         m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
@@ -97,7 +99,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
                 else:  # idle warps would poll the cluster's barrier to the kernel's end
                     T.call_extern("handle", "leave")
             else:
-                T.inc_max_nreg(232)
+                T.inc_max_nreg(registers[1])
                 ### BEGIN SOLUTION: the consumers: K tiles, which take the tile before along
                 while tiles.valid():
                     for k in T.unroll(peel):

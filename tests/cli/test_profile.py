@@ -66,6 +66,20 @@ def test_without_a_gpu_the_recorded_ones_are_shown_with_where_they_come_from(cou
     assert "step09 cute are not recorded yet" in course("step09", "--dsl", "cute")[1]
 
 
+def test_the_librarys_plan_stands_beside_step_11s(course):
+    cublas = {**CUBLAS, "launches": [launch(seconds=185e-6)]}
+    cublas["launches"][0]["kernel"] = "nvjet_sm90_hsh_176x192_64x4_2x1_v_bz_coopB_TNN"
+    model.write(measured.FOLDER / "counters.json", recording(cublas, entry("step10"), entry("step11")))
+    lines = [" ".join(line.split()) for line in course("step11")[1].splitlines()]
+    assert "cuBLAS 192 x 176 64 x 4 1 x 2 528 4 100% 8.05" in lines
+    assert "step11 128 x 256 2 x 1 512 4 100% 7.81" in lines
+    other = course("step10")[1]
+    assert "192 x 176" in other and "step11" not in other  # another step's plan is its constants
+    cublas["launches"][0]["kernel"] = "sm90_xmma_gemm"
+    model.write(measured.FOLDER / "counters.json", recording(cublas, entry("step11")))
+    assert "plans" not in course("step11")[1]
+
+
 def test_a_gpu_without_ncu_is_told_where_ncu_is(course, monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: ({"name": "NVIDIA H200"}, ""))
     code, out, _ = course("step09")

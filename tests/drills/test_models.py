@@ -194,6 +194,12 @@ def pairs(M, N, rows, columns, at_once, clusters):
     return len(range(0, len(tiles_), at_once))
 
 
+def theirs(M, N, columns, rows, across, down):
+    """Waves of cuBLAS's clusters of two, tile by tile: its name says columns first."""
+    clusters = [(m, n) for m in range(0, M, rows * down) for n in range(0, N, columns * across)]
+    return len(range(0, len(clusters), 66))
+
+
 def landed(rows, columns, *_):
     return np.zeros((rows, columns), np.float16).nbytes
 
@@ -225,6 +231,7 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
     ("11", 4, r"box of (\d+) rows x (\d+) halves", landed),
     ("11", 5, r"D is (\d+) x (\d+), and tiles are (\d+) x (\d+)", in_the_corner),
     ("11", 6, r"Rows of (\d+) (\S+) elements", addressable),
+    ("11", 7, r"D of (\d+) x (\d+) by `nvjet_sm90_hsh_(\d+)x(\d+)_64x4_(\d)x(\d)_", theirs),
     ("t2", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
     ("t2", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
 ]

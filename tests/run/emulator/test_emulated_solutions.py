@@ -6,7 +6,7 @@ import gc
 import re
 import weakref
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -66,6 +66,29 @@ def test_solutions_are_right_on_any_schedule(step, dsl, pytestconfig):
         result, comparison = run(loading.solution_path(step, dsl), dsl, SIZES.get(step, SMALL), seed)
         assert result.finished and result.findings == []
         assert comparison.ok, comparison.causes
+
+
+# Plans of three consumers: a cluster of two and none, a width whose last chunk lies over the one before. Sizes
+# hang over in both directions: with two K tiles, one, one row of tiles, and a cluster without a tile.
+THREE = {
+    "a deep K": ((392, 200, 584), (192, 96, 2, 4, 6)),
+    "two K tiles, more CTAs than tiles": ((200, 168, 72), (192, 80, 1, 132, 12)),
+    "one K tile": ((392, 104, 40), (192, 96, 1, 2, 1)),
+    "one row of tiles": ((136, 200, 72), (192, 176, 2, 2, 6)),
+    "fewer tiles than clusters": ((200, 104, 136), (192, 192, 2, 4, 6)),
+}
+
+
+@pytest.mark.parametrize("dsl", DSLS)
+@pytest.mark.parametrize("words", THREE)
+def test_three_consumers_are_right_at_every_edge(words, dsl):
+    size, plan = THREE[words]
+    factory = partial(loading.load_factory(loading.solution_path("step11", dsl)), plan=plan)
+    artifact = compile_factory(factory, dsl, size)
+    assert artifact.block == (512, 1, 1) and artifact.resources.spill_stores == 0
+    result, comparison = launched(artifact, size, 5)
+    assert result.finished and result.findings == []
+    assert comparison.ok, comparison.causes
 
 
 def test_seeds_draw_every_character():
