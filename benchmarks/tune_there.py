@@ -320,25 +320,34 @@ def timed(size: Size, artifacts: list[Any], failed: _Failed) -> list[dict]:
             clock = threading.Timer(PATIENCE, failed, ["it hangs, or the one before it does"])
             clock.daemon = True
             clock.start()
-            here = timing.Problem(artifacts[0], 1, rng.randrange(2**31))
-            memory = zip(artifacts[0].tensors, [*here.inputs[0], here.D], strict=True)
-            addresses = {tensor.name: values.data_ptr() for tensor, values in memory}
-            here.run_cublas(0)  # what the first outputs are compared with
-            kernels: list[Any] = []
-            for failed.at, artifact in enumerate(artifacts):
-                kernels.append(timing.Kernel(artifact, addresses))
-                for _ in range(2):
-                    _launched(here, kernels[-1])
-            for _ in range(ROUNDS // ALLOCATIONS):
-                seconds.append(_round(here, kernels, rng, failed))
-            for kernel in kernels:
-                kernel.unload()
-            here.unload()
-            clock.cancel()
+            try:
+                seconds += _rounds(artifacts, rng, failed)
+            finally:
+                clock.cancel()
     return [
         timing.summary(size, [(row[n], row[-1]) for row in seconds], state, "burst")
         for n in range(len(artifacts))
     ]
+
+
+def _rounds(artifacts: list[Any], rng: random.Random, failed: _Failed) -> list[list[float]]:
+    """A share of the rounds, in memory of their own."""
+    from course_utils.run.gpu import timing
+
+    here = timing.Problem(artifacts[0], 1, rng.randrange(2**31))
+    memory = zip(artifacts[0].tensors, [*here.inputs[0], here.D], strict=True)
+    addresses = {tensor.name: values.data_ptr() for tensor, values in memory}
+    here.run_cublas(0)  # what the first outputs are compared with
+    kernels: list[Any] = []
+    for failed.at, artifact in enumerate(artifacts):
+        kernels.append(timing.Kernel(artifact, addresses))
+        for _ in range(2):
+            _launched(here, kernels[-1])
+    found = [_round(here, kernels, rng, failed) for _ in range(ROUNDS // ALLOCATIONS)]
+    for kernel in kernels:
+        kernel.unload()
+    here.unload()
+    return found
 
 
 def _round(here: Any, kernels: list[Any], rng: random.Random, failed: _Failed) -> list[float]:
