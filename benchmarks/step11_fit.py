@@ -1,6 +1,6 @@
 """Fit step 11's two models to recorded times, by least squares of relative errors.
 
-    python benchmarks/step11_fit.py
+    python benchmarks/step11_fit.py [--write]
 
 The first (``seconds`` of ``course_utils.plans``, the learner's) is a sum: of a launch, of K tiles, of the
 turns between tiles of D, and of the lines that TMA loads. Each has one factor, which is fitted. A K tile
@@ -10,12 +10,15 @@ by one. Points above ``MOST`` FLOP are left out: there the power limit lowers th
 The second (``powered``, which ``choose`` goes by) has energy in it: bytes of L2 and of DRAM take time of
 their own. It is fitted to points of all sizes. What it is worth is said by shapes that it was not fitted to:
 each is held out once. Counters of other kernels say what a byte takes in another way: one launch at the power
-limit is divided into FLOPs, bytes and cycles.
+limit is divided into FLOPs, bytes and cycles. With ``--write`` the constants in ``course_utils.plans`` become
+the fitted ones.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +30,7 @@ from course_utils.plans import Plan
 from course_utils.recordings import measured
 
 SPEEDS = range(50, 100)  # of L2, bytes a cycle
+FACTORS = "L2_BYTE", "SPLIT_BYTE", "DRAM_BYTE", "STORED", "LONG_FLOP"  # of the second model
 
 
 class Point(NamedTuple):
@@ -69,14 +73,17 @@ def _point(size: tuple[int, int, int], plan: Plan, entry: dict) -> Point:
 
 
 def powered_terms(point: Point) -> list[float]:
-    """What the second model's factors multiply: launches, cycles, bytes of L2 and of DRAM, FLOPs above
-    ``MOST``.
+    """What the second model's factors multiply: launches, cycles, bytes of L2 on whole lines and on split
+    ones, bytes of DRAM, elements of D that leave between two tiles, FLOPs above ``MOST``.
     """
     size, plan = point.size, point.plan
     M, N, K = size
     loaded, fetched = plans.traffic(M, N, K, plan)
-    cycles = terms(size, plan, plans.L2)[1]
-    return [1, cycles, loaded, fetched, max(0.0, 2.0 * M * N * K - plans.MOST)]
+    _, cycles, waves, _ = terms(size, plan, plans.L2)
+    split = K % plans.BLOCK_K > 0
+    of_bytes = [loaded * (not split), loaded * split, fetched]
+    between = waves * plans.stored_between(plan)
+    return [1, cycles, *of_bytes, between, max(0.0, 2.0 * M * N * K - plans.MOST)]
 
 
 def fit_powered(points: list[Point]) -> dict[str, float]:
@@ -85,15 +92,13 @@ def fit_powered(points: list[Point]) -> dict[str, float]:
     matrix = np.array([powered_terms(point) for point in points]) / seconds[:, None]
     scale = np.abs(matrix).mean(axis=0)
     factors = np.linalg.lstsq(matrix / scale, np.ones(len(points)), rcond=None)[0] / scale
-    begin, cycle, loaded, fetched, long = map(float, factors)
-    of_bytes = {"L2_BYTE": loaded, "DRAM_BYTE": fetched}
-    return {"BEGIN": begin, "BUSY_CLOCK": 1 / cycle, **of_bytes, "LONG_FLOP": long}
+    begin, cycle, *rest = map(float, factors)
+    return {"BUSY_CLOCK": 1 / cycle, "BEGIN": begin, **dict(zip(FACTORS, rest, strict=True))}
 
 
 def powered(constants: dict[str, float], point: Point) -> float:
     """The second model's time with these constants."""
-    rest = [constants[name] for name in ("L2_BYTE", "DRAM_BYTE", "LONG_FLOP")]
-    factors = [constants["BEGIN"], 1 / constants["BUSY_CLOCK"], *rest]
+    factors = [constants["BEGIN"], 1 / constants["BUSY_CLOCK"], *(constants[name] for name in FACTORS)]
     return float(np.dot(powered_terms(point), factors))
 
 
@@ -159,10 +164,57 @@ def fit(points: list[Point]) -> tuple[dict[str, float], np.ndarray]:
     return {**found, "L2": float(l2)}, errors
 
 
+def written(text: str, constants: dict[str, float]) -> str:
+    """The text of ``course_utils.plans`` with these constants, to three digits. Raises ValueError where it
+    lacks one.
+    """
+    for name, value in constants.items():
+        rounded = float(f"{value:.3g}")
+        figure = (
+            f"{rounded:_.0f}"
+            if 1e4 <= rounded < 1e6
+            else f"{rounded:.0f}"
+            if 10 <= rounded < 1e4
+            else (f"{rounded:.3g}")
+        )
+        figure = re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].strip("+"), figure)
+        text, count = re.subn(rf"^{name} = \S+", f"{name} = {figure}", text, flags=re.M)
+        if count != 1:
+            raise ValueError(f"plans.py has {count} lines that begin with {name} =")
+    return text
+
+
+def shares(entries: list[dict]) -> str:
+    """What the chosen plans of recorded entries are worth: of cuBLAS, and against the best of their shape."""
+    words = []
+    for dsl in ("tilelang", "cute"):
+        of: dict[tuple, dict[Plan, dict]] = {}
+        for entry in entries:
+            if entry["dsl"] == dsl and (plan := plans.plan_of(entry)):
+                of.setdefault(tuple(entry["size"]), {})[plan] = entry["timing"]
+        taken = {
+            size: found[plans.choose(*size)] for size, found in of.items() if plans.choose(*size) in found
+        }
+        if taken:
+            ratios = [timing["ratio"] for timing in taken.values()]
+            lost = {
+                size: timing["seconds"] / min(other["seconds"] for other in of[size].values()) - 1
+                for size, timing in taken.items()
+            }
+            worst = max(lost, key=lost.__getitem__)
+            mean = np.exp(np.log(ratios).mean())
+            words.append(
+                f"{dsl}: {len(taken)} of {len(of)} shapes have the chosen plan: {mean:.3f} of cuBLAS by "
+                f"geometric mean, least {min(ratios):.3f}, {sum(r >= 1 for r in ratios)} not below 1; "
+                f"at most {lost[worst]:.1%} slower than the best timed, at {' x '.join(map(str, worst))}"
+            )
+    return "\n".join(words)
+
+
 def main() -> None:
     points = read()
-    constants, errors = fit(points)
-    for name, value in constants.items():
+    found_first, errors = fit(points)
+    for name, value in found_first.items():
         print(f"{name:10} {value:.3g}")
     print(
         f"{len(points)} points, {_rms(errors):.1%} off by root mean square, {abs(errors).max():.1%} at most:"
@@ -188,6 +240,14 @@ def main() -> None:
     factors, off, launches = counted()
     words = "pJ a FLOP, {:.1f} a byte of L2, {:.1f} of DRAM, {:.0f} a cycle of an SM"
     print(f"{launches} launches: {factors[0]:.2f} {words.format(*factors[1:])}; {off:.1%} off")
+    newest = max(entry.get("run", 1) for entry in measured.load("step11")["entries"])
+    runs = [entry for entry in measured.load("step11")["entries"] if entry.get("run", 1) == newest]
+    print(f"\nrun {newest} of step11.json\n{shares(runs)}")
+    print(f"tuned.json\n{shares(measured.load('tuned')['entries'])}")
+    if "--write" in sys.argv[1:]:
+        path = Path(plans.__file__)
+        path.write_text(written(path.read_text(), found_first | constants))
+        print(f"wrote {path}")
 
 
 if __name__ == "__main__":

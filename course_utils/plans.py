@@ -23,13 +23,15 @@ ROW = 0.25  # and for a line of 128 bytes that TMA loads;
 LINES = 2  # a row of a K tile lies on so many of them, where rows do not begin with a line
 L2 = 78  # bytes a cycle that L2 brings to an SM
 MOST = 1.5e12  # FLOP
-# Of ``powered``, fitted to 347 recorded times, those above ``MOST`` and of `course tune` too: 1.5% off, and
-# 1.7% at shapes that it was not fitted to (benchmarks/step11_fit.py).
-BUSY_CLOCK = 1.72e9  # Hz that multiplying alone leaves
-BEGIN = 6.21e-6  # s
-L2_BYTE = 9.98e-15  # s, or 7 pJ at 700 W; counters say 12
-DRAM_BYTE = 5.48e-14  # s, or 38 pJ; counters say 33
-LONG_FLOP = 9.29e-17  # s more for each FLOP above ``MOST``
+# Of ``powered``, fitted to 347 recorded times, those above ``MOST`` and of `course tune` too: 1.3% off, and
+# 1.5% at shapes that it was not fitted to (benchmarks/step11_fit.py).
+BUSY_CLOCK = 1.9e9  # Hz that multiplying alone leaves
+BEGIN = 6.25e-6  # s
+L2_BYTE = 2.18e-14  # s, or 15 pJ at 700 W; counters say 12
+SPLIT_BYTE = 1.56e-14  # s, where a row lies on two lines: not all of a line is read
+DRAM_BYTE = 5.98e-14  # s, or 42 pJ; counters say 33
+STORED = 3.75e-11  # s that an SM stands still for an element of D that leaves between two tiles
+LONG_FLOP = 9.79e-17  # s more for each FLOP above ``MOST``
 NEAR = 1.01  # plans whose times differ by less are as good: the model is not better than that
 
 
@@ -47,12 +49,13 @@ def plans(sm_count: int = HOME.sms) -> list[Plan]:
     """All that ``choose`` chooses from on a chip of so many SMs, the widest tiles first. Panels make what is
     in flight about square.
 
-    Two CTAs share what a tile of 128 rows loads; one of 256 rows needs no neighbour.
+    Two CTAs share what a tile of 128 rows loads; a taller one needs no neighbour.
     """
     grids = replace(HOME, sms=sm_count).persistent_grids
     short = [Plan(128, n, c, ctas) for n in range(256, 127, -16) for c in (2, 1) for ctas in grids]
     tall = [Plan(256, n, c, ctas, 10 // c) for n in (192, 176) for c in (1, 2) for ctas in grids]
-    return short + tall
+    three = [Plan(192, n, c, ctas, 12 // c) for n in range(192, 143, -16) for c in (1, 2) for ctas in grids]
+    return short + tall + three
 
 
 def seconds(M: int, N: int, K: int, plan: Plan) -> float:
@@ -79,8 +82,16 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     cycles = waves * k_tiles * max(_multiply(plan), _lines(K, plan) * LINE_BYTES / L2)
     later = max(0.0, 2.0 * M * N * K - MOST)
     loaded, fetched = traffic(M, N, K, plan)
-    bytes_take = loaded * L2_BYTE + fetched * DRAM_BYTE
-    return BEGIN + cycles / BUSY_CLOCK + bytes_take + later * LONG_FLOP
+    bytes_take = loaded * (SPLIT_BYTE if K % BLOCK_K else L2_BYTE) + fetched * DRAM_BYTE
+    between = waves * stored_between(plan) * STORED
+    return BEGIN + cycles / BUSY_CLOCK + bytes_take + between + later * LONG_FLOP
+
+
+def stored_between(plan: Plan) -> int:
+    """Elements of a tile of D that leave before the next tile is begun: all of a taller tile, none of 128
+    rows.
+    """
+    return plan.block_M * plan.block_N if plan.block_M > 128 else 0
 
 
 def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:

@@ -69,7 +69,7 @@ def tune(
         wanted = [
             point
             for plan in candidates(size, count, device["sms"])
-            if _key(point := _point(dsl, size, plan, kernel)) not in have
+            if _key(point := untimed(dsl, size, plan, kernel)) not in have
         ]
         made = _compiled(factory, dsl, size, wanted, compile_kernel)
         for point, artifact in zip(wanted, made, strict=True):
@@ -90,7 +90,7 @@ def tune(
     return results
 
 
-def _point(dsl: str, size: Size, plan: Plan, kernel: str) -> dict:
+def untimed(dsl: str, size: Size, plan: Plan, kernel: str) -> dict:
     """An entry without its time. ``kernel`` names the source."""
     return {
         "name": name(plan),
