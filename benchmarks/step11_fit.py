@@ -30,6 +30,7 @@ from course_utils.plans import Plan
 from course_utils.recordings import measured
 
 SPEEDS = range(50, 100)  # of L2, bytes a cycle
+FITTED = 5  # the last run of step11.json that is fitted to: later ones say what the models are worth
 FACTORS = "L2_BYTE", "SPLIT_BYTE", "DRAM_BYTE", "STORED", "LONG_FLOP"  # of the second model
 
 
@@ -45,24 +46,26 @@ class Point(NamedTuple):
 
 
 def read(path: Path = plans.RECORDED) -> list[Point]:
-    """The points that the model is about."""
+    """The points that the model is about, of the runs that it is fitted to."""
     tiles = {plan[:4] for plan in plans.plans()}
     found = []
     for entry in json.loads(path.read_text())["entries"]:
         size, plan = tuple(entry["size"]), plans.plan_of(entry)
-        if plan and plan[:4] in tiles and 2 * np.prod(size, dtype=float) < plans.MOST:
+        if entry.get("run", 1) <= FITTED and plan and plan[:4] in tiles and 2 * np.prod(size, dtype=float) < plans.MOST:
             found.append(_point(size, plan, entry))
     return found
 
 
-def read_all() -> list[Point]:
-    """Every recorded point of a tile that the plans have, of all sizes and of `course tune` too."""
+def read_all(last: int = FITTED) -> list[Point]:
+    """Every recorded point of a tile that the plans have, of all sizes and of `course tune` too, of runs up to
+    the ``last``: those that the second model is fitted to.
+    """
     tiles = {plan[:3] for plan in plans.plans()}
     found = []
     for name in ("step11", "tuned"):
         for entry in measured.load(name)["entries"]:
             plan = plans.plan_of(entry)
-            if plan and plan[:3] in tiles and plan.num_ctas in HOME.persistent_grids:
+            if entry.get("run", 1) <= last and plan and plan[:3] in tiles and plan.num_ctas in HOME.persistent_grids:
                 found.append(_point(tuple(entry["size"]), plan, entry))
     return found
 
@@ -243,7 +246,7 @@ def main() -> None:
     newest = max(entry.get("run", 1) for entry in measured.load("step11")["entries"])
     runs = [entry for entry in measured.load("step11")["entries"] if entry.get("run", 1) == newest]
     print(f"\nrun {newest} of step11.json\n{shares(runs)}")
-    print(f"tuned.json\n{shares(measured.load('tuned')['entries'])}")
+    print(f"ragged.json\n{shares(measured.load('ragged')['entries'])}")
     if "--write" in sys.argv[1:]:
         path = Path(plans.__file__)
         path.write_text(written(path.read_text(), found_first | constants))

@@ -146,7 +146,7 @@ def pack(folder: Path, commit: str) -> None:
 
 def record(path: Path, folder: Path) -> None:
     """Put what came back into ``folder``: shapes of ``peers`` as a new run of step11.json, the drawn ones and
-    the names of cuBLAS's kernels as tuned.json. Raises MeasuredError.
+    the names of cuBLAS's kernels as ragged.json. Raises MeasuredError.
     """
     from course_utils.plans import Plan, choose
     from course_utils.recordings import model
@@ -165,9 +165,9 @@ def record(path: Path, folder: Path) -> None:
         step_11["provenance"]["date"] += f" and {where['date']}"
     drawn_ones = [entry for entry in found["entries"] if entry["drawn"]]
     model.write(folder / "step11.json", step_11)
-    model.write(folder / "tuned.json", {**found, "entries": drawn_ones})
+    model.write(folder / "ragged.json", {**found, "entries": drawn_ones})
     print(f"run {run} of step11.json: {len(found['entries']) - len(drawn_ones)} plans", end="; ")
-    print(f"tuned.json: {len(drawn_ones)} plans of {len({tuple(e['size']) for e in drawn_ones})} shapes")
+    print(f"ragged.json: {len(drawn_ones)} plans of {len({tuple(e['size']) for e in drawn_ones})} shapes")
 
 
 def _place(dsl: str, size: Size, plan: tuple) -> str:

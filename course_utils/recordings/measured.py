@@ -14,6 +14,7 @@ FORMS = {
     "counters": model.Counters,
     "step11": model.Tuned,
     "tuned": model.Tuned,
+    "ragged": model.Tuned,
     "tried": model.Tried,
     "peers": model.Peers,
 }

@@ -60,10 +60,10 @@ def test_counters_agree_on_what_a_byte_takes() -> None:
 @pytest.mark.parametrize("dsl", ["cute", "tilelang"])
 def test_the_plan_it_chooses_is_the_best_recorded_or_nearly(dsl: str) -> None:
     """Whatever the panel, within each run; and of all runs, which differ by 4% at most. At 12288 another
-    tile is quicker in two of three runs.
+    tile is quicker in three of four runs.
     """
     times: dict[tuple, dict[tuple, float]] = {}
-    for point in ALL:
+    for point in step11_fit.read_all(last=6):
         if point.dsl == dsl:
             for run in ("any", point.run):
                 of = times.setdefault((point.size, run), {})
@@ -75,8 +75,8 @@ def test_the_plan_it_chooses_is_the_best_recorded_or_nearly(dsl: str) -> None:
     }
     assert {size for size, run in lost if run == "any"} == set(SHAPES.values())
     huge = [lost.pop(at) for at in list(lost) if at[0] == (12288, 12288, 12288)]
-    assert max(lost.values()) < 0.01, lost
-    assert {"cute": 0.02, "tilelang": -1}[dsl] < max(huge) < {"cute": 0.025, "tilelang": 0.005}[dsl], huge
+    assert max(lost.values()) < 0.0125, lost
+    assert {"cute": 0.025, "tilelang": 0.005}[dsl] < max(huge) < {"cute": 0.03, "tilelang": 0.006}[dsl], huge
 
 
 @pytest.mark.parametrize(

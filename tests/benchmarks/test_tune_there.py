@@ -212,7 +212,7 @@ def test_what_came_back_is_a_new_run_and_the_drawn_shapes_beside_it(archive, tmp
         (taken, SIZE, "chosen"),
         (other, SIZE, "8 us"),
     ]
-    (drawn_one,) = model.read(folder / "tuned.json", form=model.Tuned)["entries"]
+    (drawn_one,) = model.read(folder / "ragged.json", form=model.Tuned)["entries"]
     assert tuple(drawn_one["size"]) == tune_there.drawn()[0]
     assert WHERE["date"] in measured.load("step11")["provenance"]["date"]
 

@@ -104,12 +104,12 @@ def test_below_cublas_are_ragged_and_small_shapes_and_two_long_launches(dsl):
     assert len(ragged) == 4 and len(ragged & below) == 3 and longest == (4096, 8192, 28672)
     small = {(3072,) * 3, *([(2048,) * 3] if dsl == "tilelang" else [])}
     assert below - ragged == small | {longest, HUGE}
-    assert found[longest].ratio == pytest.approx(0.995, abs=5e-4)
-    assert found[HUGE].ratio == pytest.approx(0.97, abs=0.005)
+    assert found[longest].ratio == pytest.approx(0.997, abs=0.0015)
+    assert found[HUGE].ratio == pytest.approx(0.988, abs=0.002)
     assert len(found) - len(below) == {"tilelang": 17, "cute": 18}[dsl]
     mean = statistics.geometric_mean(p.ratio for p in found.values())
-    assert mean == pytest.approx({"tilelang": 1.011, "cute": 1.013}[dsl], abs=5e-4)
-    assert min(found, key=lambda size: found[size].ratio) in ragged
+    assert mean == pytest.approx({"tilelang": 1.0135, "cute": 1.016}[dsl], abs=5e-4)
+    assert min(found, key=lambda size: found[size].ratio) in ragged | small
 
 
 def test_at_2048_cute_dsl_takes_4_percent_less_time():
@@ -120,9 +120,9 @@ def test_at_2048_cute_dsl_takes_4_percent_less_time():
 
 @both
 def test_every_chosen_plan_is_recorded_and_in_one_run(dsl):
-    """That of the peers' machine."""
+    """A later one than the peers'."""
     found = [p for (one, _), p in step11_results.chosen(step11_results.load().points).items() if one == dsl]
-    assert all((p.plan, p.run) == (choose(*p.size), 4) for p in found)
+    assert all((p.plan, p.run) == (choose(*p.size), 6) for p in found)
     assert "peers" in measured.load("step11")["runs"]["4"]
 
 
@@ -152,7 +152,7 @@ def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
     ]
     runs = {p.run: {q.plan: q.ratio for q in huge if q.run == p.run} for p in huge}
     both_in = {run: of for run, of in runs.items() if {tall, plan} <= of.keys()}
-    assert sorted(both_in) == [2, 3, 5]
+    assert sorted(both_in) == [2, 3, 5, 6]
     assert all(of[tall] > 1 and of[tall] > of[plan] - 0.001 for of in both_in.values())
     assert plans.powered(*HUGE, tall) / plans.powered(*HUGE, plan) - 1 == pytest.approx(0.01, abs=0.003)
     assert step11_results.peers().ratios["Triton 3.6.0"][HUGE] == pytest.approx(1, abs=0.002)
@@ -252,7 +252,7 @@ def test_counters_and_times_agree_on_a_byte():
     large = [2.0 * p.size[0] * p.size[1] * p.size[2] >= plans.MOST for p in points]
     off = step11_fit.held_out(points)
     first = [plans.seconds(*p.size, p.plan) / p.seconds - 1 for p in points]
-    for wanted, side in ((True, (0.02, 0.05)), (False, (0.02, 0.02))):
+    for wanted, side in ((True, (0.02, 0.05)), (False, (0.015, 0.02))):
         for errors, about in zip((off, first), side, strict=True):
             some = [error**2 for error, one in zip(errors, large, strict=True) if one == wanted]
             assert (sum(some) / len(some)) ** 0.5 == pytest.approx(about, abs=0.005)
