@@ -141,6 +141,7 @@ def build(path: str) -> None:
     from course_utils.compile.factory import compile_factory
     from course_utils.compile.load import load_factory, solution_path
 
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         bundle.carry(archive)
         archive.write(__file__, "scores_there.py")

@@ -17,6 +17,7 @@ EXTENT = 256  # what M and N are multiples of
 MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
 SLIM = 3  # the longer side of D against the shorter, or what the table's size has
 UNIT, SIDE = 8, 20  # a ragged side is so many elements more, up to a 20th of it
+MORE_ROWS = 16  # of a sequence, fewer
 ROWS = 16  # what the rows of a task without a product are a multiple of
 SHORT = 4  # K tiles; below, a K is there to be shorter than the ring, and stays
 SCHEDULES = 1 << 16
@@ -81,6 +82,10 @@ def tags(seed: str) -> int:
 def _size(size: tuple[int, ...], draws: random.Random, wanted: Step) -> tuple[int, ...]:
     if len(size) == 2:  # rows, and how long they are
         return size[0] + ROWS * draws.randrange(3), size[1]
+    if len(size) == 6:  # batch, rows of Q, rows of K, and what a head is: TMA stores S as before, or cannot
+        batch, rows, columns, *heads = size
+        longer = draws.randrange(1, MORE_ROWS) if rows > 1 else 0
+        return batch, rows + longer, columns + UNIT * draws.randrange(5), *heads
     M, N, K = size
     if K % BLOCK_K:  # of the step whose tiles hang over D's edge
         return _ragged(M, draws), _ragged(N, draws), K // BLOCK_K * BLOCK_K + _ragged(K % BLOCK_K, draws, 56)
