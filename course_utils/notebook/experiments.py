@@ -60,9 +60,9 @@ def check_pair(case: str, control: Callable, edit: tuple[str, str] | None, dsl: 
         wanted, size = control.__name__, steps.trace_size(case)
         broken = edited(source, edit, name="your cell")
         made = load_factory_source(broken, f"broken {case}", wanted)
-        runs = [reproducer.run(one, dsl, size, row.problem) for one in (control, made)]
-        lines = [reproducer.statements(text) for text in (source, broken)]
-        found = reproducer.points(*lines, *runs)
+        right, wrong = (reproducer.run(one, dsl, size, row.problem) for one in (control, made))
+        lines, others = (reproducer.statements(text) for text in (source, broken))
+        found = reproducer.points(lines, others, right, wrong)
         rows = [[one.name, "yes" if one.passed else "no", one.detail] for one in found]
         place.finish(tabled(["a pair for a report", "met", ""], rows))
 
