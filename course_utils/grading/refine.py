@@ -143,10 +143,14 @@ def _corner(wrong: Wrong) -> Cause | None:
     return first if first and first.kind == "corner" else None
 
 
+def _is_batched(artifact: Artifact) -> bool:
+    return bool(artifact.tensors) and len(artifact.tensors[-1].shape) > 2
+
+
 def _of_tiles(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong:
     """What the facts say of a kernel whose tiles divide D."""
     facts = answer.facts or {}
-    wrong = _left_over(_located(wrong, facts, len(artifact.tensors[-1].shape) > 2), answer, artifact)
+    wrong = _left_over(_located(wrong, facts, _is_batched(artifact)), answer, artifact)
     wrong = replace(wrong, causes=_former_tile(wrong.causes, facts, artifact))
     return _last_left_out(wrong, artifact)
 
