@@ -33,7 +33,6 @@ from course_utils.ptx.parser import PtxError
 from course_utils.ptx.receipts import Receipt, read_ptx
 from course_utils.run.backends import Launch
 from course_utils.run.protocol import Answer
-from course_utils.tma.layouts import UNIT
 
 # Required of a run of the kernel without what its compiler added (``ptx.added``): it must be as right.
 OWN = "own barriers and fences"
@@ -41,6 +40,7 @@ OWN = "own barriers and fences"
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 LAUNCH = r"T\.\w*Kernel\(|\.launch\("  # in either DSL
 BLOCK_K = 64  # of the course's tiles
+STRIDE_BYTES = 16  # each stride of a tensor map is a multiple of it (cuTensorMapEncodeTiled)
 
 PRODUCT = "product by wgmma"
 ONCE = "D once"  # all of it by TMA
@@ -171,7 +171,7 @@ def _other_layout(a: Artifact) -> Instead | None:
 def stored_by_threads(artifact: Artifact) -> bool:
     """Can no tensor map describe the output? A row that is no multiple of 16 bytes is such a one."""
     out = artifact.tensors[-1]
-    return out.shape[-1] * ELEMENT_BYTES[DATA_TYPES.index(out.dtype)] % UNIT != 0
+    return out.shape[-1] * ELEMENT_BYTES[DATA_TYPES.index(out.dtype)] % STRIDE_BYTES != 0
 
 
 def _pipeline(a: Artifact) -> bool:

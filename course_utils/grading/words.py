@@ -559,7 +559,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "in_ctas": lambda ctas: f", in {ctas} CTA{'s' * (ctas != 1)}",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
-    **dict.fromkeys(("reader", "by"), _of_emulator),
+    "reader": _of_emulator,
     "ptxas": lambda said: "".join(f", {one}" for one in dict.fromkeys(said)),
     "role": lambda role: f"the {role}" if role else "warps",
     "shape": _by,
