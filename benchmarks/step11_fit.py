@@ -51,21 +51,31 @@ def read(path: Path = plans.RECORDED) -> list[Point]:
     found = []
     for entry in json.loads(path.read_text())["entries"]:
         size, plan = tuple(entry["size"]), plans.plan_of(entry)
-        if entry.get("run", 1) <= FITTED and plan and plan[:4] in tiles and 2 * np.prod(size, dtype=float) < plans.MOST:
+        if (
+            entry.get("run", 1) <= FITTED
+            and plan
+            and plan[:4] in tiles
+            and 2 * np.prod(size, dtype=float) < plans.MOST
+        ):
             found.append(_point(size, plan, entry))
     return found
 
 
 def read_all(last: int = FITTED) -> list[Point]:
-    """Every recorded point of a tile that the plans have, of all sizes and of `course tune` too, of runs up to
-    the ``last``: those that the second model is fitted to.
+    """Every recorded point of a tile that the plans have, of all sizes and of `course tune` too, of runs up
+    to the ``last``: those that the second model is fitted to.
     """
     tiles = {plan[:3] for plan in plans.plans()}
     found = []
     for name in ("step11", "tuned"):
         for entry in measured.load(name)["entries"]:
             plan = plans.plan_of(entry)
-            if entry.get("run", 1) <= last and plan and plan[:3] in tiles and plan.num_ctas in HOME.persistent_grids:
+            if (
+                entry.get("run", 1) <= last
+                and plan
+                and plan[:3] in tiles
+                and plan.num_ctas in HOME.persistent_grids
+            ):
                 found.append(_point(tuple(entry["size"]), plan, entry))
     return found
 

@@ -325,7 +325,9 @@ def test_a_command_that_is_nearly_one_is_answered_with_it(capsys):
 def test_an_id_that_is_none_is_answered_with_all_that_there_are(command, course):
     code, _, err = course(*command.split(), "step99")
     assert code == USAGE
-    assert "the tasks are task05a, " in err and "the TMA cases are t1, t2, t2b, t3a, " in err and "plan11" in err
+    assert (
+        "the tasks are task05a, " in err and "the TMA cases are t1, t2, t2b, t3a, " in err and "plan11" in err
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "receipt", "trace", "source", "bundle out.pyz --step"])
