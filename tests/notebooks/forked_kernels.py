@@ -73,7 +73,9 @@ def serve(address: str, owner: str) -> None:
                 become(request, connection)
                 for number, stream in enumerate(streams[:3]):
                     os.dup2(stream, number)
-                os.environ[protocol.FORKS] = " ".join(map(str, streams[3:]))  # the asker's numbers are not ours
+                os.environ[protocol.FORKS] = " ".join(
+                    map(str, streams[3:])
+                )  # the asker's numbers are not ours
                 if "command" in request:
                     end(connection, partial(NbGraderApp.launch_instance, request["command"]))
                 if "module" in request:
