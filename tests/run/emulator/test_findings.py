@@ -741,6 +741,8 @@ def test_a_lane_that_waits_for_lanes_in_another_branch(body):
     code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\nmov.u32 %r1, 0;\n"
     (finding,) = run(kernel(code, threads=32)).errors
     assert finding.kind == "absent-lanes" and "31 lanes" in finding.detail
+    (finding,) = run(kernel(code.removesuffix("mov.u32 %r1, 0;\n"), threads=32)).findings
+    assert finding.kind == "ended-lanes" and finding.severity == "warning"
 
 
 COLLECTIVES = (

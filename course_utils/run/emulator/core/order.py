@@ -4,8 +4,9 @@ An agent is a warp or an mbarrier, and each has a clock of its own. A warp's ``s
 agent a's history everything is ordered before this warp's next instruction (PTX ISA, "Memory Consistency
 Model", causality order). A warp's ``fenced[a]`` says how much of that has also passed a proxy fence of shared
 memory, so that the async proxy sees it ("Proxies"), and ``fenced_global[a]`` the same of global memory.
-``hoped[a]`` is what it would have seen, if a fence that the ISA asks of one thread were not missing or another
-thread's; ``pushed[a]`` is what threads have fenced, and ``polled[a]`` what relaxed reads have found, for that.
+``hoped[a]`` is what it would have seen, if a fence that the ISA asks of one thread were not missing, or
+another thread's; for that ``pushed[a]`` is what threads have fenced, and ``polled[a]`` what relaxed reads
+have found.
 
 Memory keeps for each word the code of its last writer: the agent, and its time then. A warp's own
 writes carry the warp's time; a TMA load carries that of the mbarrier's phase which it will complete. One

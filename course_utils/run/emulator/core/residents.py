@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import Region
     from course_utils.run.emulator.core.threads import Cluster, Path
 
-# Warp instructions that change nothing: before what is held back runs too; while a cluster polls, before others
-# get their turn; and where no other can go on, of all clusters together
+# Warp instructions that change nothing: before what is held back runs too; before a cluster that polls gives
+# way to others; and where no other can go on, of all clusters together
 PATIENCE, CLUSTER_PATIENCE, LAST_PATIENCE = 200, 400, 100_000
 _SM_THREADS, _SM_CTAS = 2048, 32
 

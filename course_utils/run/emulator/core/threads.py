@@ -254,8 +254,8 @@ class Path:
         return STOP
 
     def met(self) -> None:
-        """This path has reached its reconvergence point. Where that is the end, its lanes are there: no others
-        of the warp need wait for them.
+        """This path has reached its reconvergence point. Where that is the end, its lanes are there, and
+        nobody waits for them.
         """
         if self.reconverge in self.machine.program.exits:
             self.at = self.reconverge

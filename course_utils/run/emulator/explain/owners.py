@@ -43,9 +43,8 @@ class Elements:
     def refine(self, element: int) -> None:
         """Tell parts of this many bytes apart."""
         times, self.element = self.element // element, element
-        self.written, self.scope, self.read = (
-            np.repeat(one, times) for one in (self.written, self.scope, self.read)
-        )
+        self.written, self.read = np.repeat(self.written, times), np.repeat(self.read, times)
+        self.scope = np.repeat(self.scope, times)
         if self.earlier is not None:
             self.earlier = np.repeat(self.earlier, times)
 

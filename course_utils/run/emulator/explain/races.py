@@ -134,7 +134,7 @@ class Shadow:
         strong[index] = scope
 
     def parts_of(self, offsets: Value, count: int) -> np.ndarray:
-        """Who wrote each byte last that accesses of ``count`` bytes, fewer than 4, take: (accesses, count)."""
+        """Who wrote each byte last that accesses of ``count`` bytes, fewer than 4, take: a row for each."""
         first = np.atleast_1d(offsets)
         words = self.written[first >> 2][:, None]
         if self.parts is None:

@@ -46,6 +46,8 @@ SENTENCES = {
     "loop never left": "{who} never {who:leaves|leave} this loop: nothing in it ends it",
     "some lanes alone": "{who} {who:runs|run} {what} with {lanes} of its 32 lanes",
     "absent lanes": "{who} {who:waits|wait} for {count} lanes, which took another branch",
+    "lanes that have ended": "the mask of {who} names {count} {count:lane|lanes} that a branch took to the "
+    "end of the kernel",
     "lanes not in the mask": "{count} {count:lane|lanes} of {who} {count:runs|run} this, and its mask does "
     "not name {count:it|them}",
     "trap": "{who} ran a trap",
@@ -325,8 +327,8 @@ SENTENCES = {
     "does each bring its half": "does each bring its half, by rank",
     "stores what was not just written": "the TMA store of {tensor} reads shared bytes {low:,}-{high:,}, but "
     "threads have just written {first:,}-{last:,}<; have both the same index?>",
-    "a CTA ends while it is copied from": "CTA {cta} may end while a bulk copy still reads its shared memory: "
-    "nothing says that the copy is done",
+    "a CTA ends while it is copied from": "CTA {cta} may end while a bulk copy still reads its shared "
+    "memory: nothing says that the copy is done",
     "an mbarrier written over": "{who} {who:uses|use} {barrier}, whose bytes {writer} {writer:has|have} "
     "overwritten",
     "a CTA ends while a load is in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in "
@@ -340,24 +342,24 @@ SENTENCES = {
     "the two>",
     "reads what a TMA store writes": "{who} {who:reads|read} {what}, which a TMA store of {by} may still "
     "write",
-    "reads behind a relaxed atomic": "{who} {who:reads|read} {what}, which {by} stores: <a relaxed operation is "
-    "between them, and> the fence that the PTX ISA asks for is missing or another thread's",
+    "reads behind a relaxed atomic": "{who} {who:reads|read} {what}, which {by} stores<, with a relaxed "
+    "operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
     "writes what is stored unordered": "{who} {who:writes|write} {what}, which {by} stores too<, and nothing "
     "orders the two>",
     "writes what a TMA store writes": "{who} {who:writes|write} {what}, which a TMA store of {by} may "
     "still write",
     "writes what is read unordered": "{who} {who:writes|write} {what}, which {by} may still read<: nothing "
     "orders the two>",
-    "writes behind a relaxed atomic": "{who} {who:writes|write} {what}, which {by} reads: <a relaxed "
-    "operation is between them, and> the fence that the PTX ISA asks for is missing or another thread's",
+    "writes behind a relaxed atomic": "{who} {who:writes|write} {what}, which {by} reads<, with a relaxed "
+    "operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
     "loads what is stored unordered": "{who} {who:loads|load} {what} by TMA, which {by} stores<, and nothing "
     "orders the two>",
     "loads what a TMA store writes": "{who} {who:loads|load} {what} by TMA, which a TMA store of {by} may "
     "still write",
-    "loads behind a relaxed atomic": "{who} {who:loads|load} {what} by TMA, which {by} stores: <a relaxed "
-    "operation is between them, and> the fence that the PTX ISA asks for is missing or another thread's",
-    "stores over what threads stored": "{who} {who:stores|store} {what} by TMA, where {by} wrote with ordinary "
-    "stores<, and no fence.proxy.async of global memory is between>",
+    "loads behind a relaxed atomic": "{who} {who:loads|load} {what} by TMA, which {by} stores<, with a "
+    "relaxed operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
+    "stores over what threads stored": "{who} {who:stores|store} {what} by TMA, where {by} wrote with "
+    "ordinary stores<, and no fence.proxy.async of global memory is between>",
     "loads what threads stored": "{who} {who:loads|load} {what} by TMA, which {by} wrote with ordinary "
     "stores<, and no fence.proxy.async of global memory is between>",
     "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}<, and nothing keeps that CTA "
@@ -410,9 +412,9 @@ MEANING = {
     "read-before-write": "One warp reads what another writes, and nothing orders the two. Put a barrier "
     "between them; between CTAs that are no cluster, a word in global memory that one releases and the other "
     "acquires.",
-    "acquire-missing": "A relaxed operation tells of the other's stores, as atomics are that say nothing else. "
-    "The PTX ISA asks its own threads for fences: __threadfence() before the number is written, behind the "
-    "barrier, and again after it is read, ahead of the next barrier. Other threads' fences do not count.",
+    "acquire-missing": "A relaxed operation tells of the other's stores, as all atomics are that say nothing "
+    "else. The PTX ISA asks the very thread that writes the number to fence before, behind the barrier, and "
+    "the one that reads it to fence after, ahead of the next barrier: __threadfence().",
     "store-incomplete": "cp.async.bulk.wait_group.read waits until a TMA store has read shared memory. What "
     "it writes to global memory is there once a wait_group without .read has covered it, in the thread that "
     "issued it; a barrier, or a flag that is released, then tells the others.",
@@ -514,6 +516,8 @@ MEANING = {
     "of the branch at which the lanes part, or let all lanes take it.",
     "absent-lanes": "elect, shfl or vote waits for every lane that its mask names, and some never come: the "
     "hardware hangs. Move it out of the branch.",
+    "ended-lanes": "elect, shfl or vote waits for each lane that its mask names, unless it has ended. So "
+    "this ends here, and hangs as soon as anything follows the branch. Name the lanes that run it.",
     "lane-mask": "elect, shfl, vote, match or redux runs in a lane that its mask does not name, which the "
     "PTX ISA calls undefined. The mask names the lanes that run it, and no others: -1 for the whole warp.",
     "trap": "The kernel ran a trap: an assertion of its own failed.",
@@ -524,7 +528,7 @@ MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
     **dict.fromkeys(("swizzle-alignment", "acquire-missing", "proxy-fence-refill"), "warning"),
-    "wgmma-fence-read": "warning",
+    **dict.fromkeys(("wgmma-fence-read", "ended-lanes"), "warning"),
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
 }
 KINDS = {kind: (SEVERITIES.get(kind, "error"), meaning) for kind, meaning in MEANING.items()}

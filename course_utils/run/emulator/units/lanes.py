@@ -68,6 +68,8 @@ def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndar
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
         p.halt("absent-lanes", "absent lanes", who=p.warp, count=absent)
+    if ended := int((member & p.warp.gone).sum()):
+        p.report("ended-lanes", "lanes that have ended", who=p.warp, count=ended)
     asked = lanes & member
     return asked & predicate, asked
 
@@ -78,8 +80,8 @@ def _named(lanes: np.ndarray, members: Value) -> int:
 
 
 def _by_masks(function: Callable[..., Any], targets: int = 1) -> Callable[..., Any]:
-    """``function``, where lanes may name masks of their own, each for those that name the same one: groups of a
-    warp that exchange something at once. ``targets`` is how many results it has.
+    """``function``, where lanes may name masks of their own: once for those that name each, groups of a warp
+    that exchange something at once. ``targets`` is how many results it has.
     """
 
     def whole(p: Path, m: Mask, *given: Any) -> Any:

@@ -185,10 +185,7 @@ NOT_JUDGED: tuple[tuple[str, str], ...] = (
     ("weak outcomes of relaxed accesses", "each access takes effect at once, for all threads"),
     ("`ld.global.nc` of what the kernel has written", "it reads as any load"),
     ("the lanes that a shuffle reads from", "a lane that is not in the mask gives what its register holds"),
-    (
-        "elements that threads write while a TMA load or `cp.async` still reads them",
-        "the read is over at once",
-    ),
+    ("global memory that is written while a load of TMA or `cp.async` reads it", "the read is over at once"),
     ("two TMA stores of one CTA to the same elements", "the later one wins"),
     ("the lanes of a warp", "they share one clock"),
     ("a tensor map that was changed", "the change is seen at once, with its fence or without"),

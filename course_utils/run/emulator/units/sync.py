@@ -320,8 +320,8 @@ def fence(instruction: Instr) -> Lowered:
 
 
 def all_lanes(path: Path, mask: Mask, what: str) -> None:
-    """Raise a fault where an instruction that a whole warp must run together has only some of its lanes. Those
-    that have returned before do not count, those that a branch took past it do.
+    """Raise a fault where an instruction that a whole warp must run together has only some of its lanes.
+    Those that have returned do not count, those that a branch took past it do.
     """
     if mask is not None and not np.array_equal(mask, path.warp.alive | path.warp.gone):
         path.halt("aligned", "some lanes alone", who=path.warp, what=what, lanes=int(mask.sum()))

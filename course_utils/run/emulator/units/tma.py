@@ -92,8 +92,8 @@ class LoadLanded:
 
 @dataclass(slots=True)
 class SharedRead:
-    """A bulk copy reads bytes ``low`` to ``high`` of shared memory. It is done once this phase of the mbarrier
-    that it signals is.
+    """A bulk copy reads bytes ``low`` to ``high`` of shared memory. It is done once this phase of the
+    mbarrier that it signals is.
     """
 
     path: Path

@@ -135,8 +135,8 @@ class TensorView:
     def claimed(
         self, owners: np.ndarray, element: int, coordinates: Coordinates
     ) -> tuple[np.ndarray, str] | None:
-        """Of an array with a number for each ``element`` bytes of the tensor: the part that this box has, as a
-        view; and what it is, in words. None where the box lies outside, or has smaller elements.
+        """Of an array with a number for each ``element`` bytes of the tensor: the part that this box has, as
+        a view; and what it is, in words. None where the box lies outside, or has smaller elements.
         """
         t, size = self.map, ELEMENT_BYTES[self.map.data_type]
         found = self.slices(coordinates)
