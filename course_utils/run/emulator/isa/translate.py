@@ -190,12 +190,14 @@ class Program:
             return isinstance(operand, Imm) or isinstance(operand, Not) and same(operand.item, begin)
 
         self.fixed: set[int] = set()  # the instructions that write such a register
-        self.fixed_bases: set[int] = set()  # those that take an address of such a register
+        # instructions that take an address of such a register, and which of their operands that is
+        self.fixed_bases: dict[int, set[int]] = {}
         for begin in (begin for begin in self.ends if begin in nearest):
             for i in range(begin, self.ends[begin]):
                 lowered, sources = self.lowered[i], [operand for operand, _ in self.lowered[i].sources]
-                if any(isinstance(one, Mem) and one.offset and same(one.base, begin) for one in sources):
-                    self.fixed_bases.add(i)
+                for n, one in enumerate(sources):
+                    if isinstance(one, Mem) and one.offset and same(one.base, begin):
+                        self.fixed_bases.setdefault(i, set()).add(n)
                 if lowered.kind not in ("value", "copy") or self.kernel.instructions[i].guard:
                     continue
                 target = lowered.targets[0] if len(lowered.targets) == 1 and not lowered.unpack else None
@@ -322,8 +324,8 @@ class Program:
             yield f"{indent}p.at = {i}; w{i}(p)"
         scope[f"f{i}"] = lowered.function
         values = ", ".join(
-            self._kept(i, operand, self._expression(operand, width), masked)
-            for operand, width in lowered.sources
+            self._kept(i, n, operand, self._expression(operand, width), masked)
+            for n, (operand, width) in enumerate(lowered.sources)
         )
         if lowered.kind == "blocking":
             yield f"{indent}p.at = {i}; return f{i}(p, {mask}, {following}{', ' + values if values else ''})"
@@ -353,11 +355,12 @@ class Program:
                     merged = f"{merged} if pr[{register.index}] else {value}"
                 yield f"{indent}R[{register.index}] = {merged}"
 
-    def _kept(self, i: int, operand: Any, expression: str, masked: bool) -> str:
-        """The address that an instruction takes, computed once where it is fixed."""
-        if masked or i not in self.fixed_bases or not isinstance(operand, Mem) or operand.coordinates:
+    def _kept(self, i: int, n: int, operand: Any, expression: str, masked: bool) -> str:
+        """The address that operand ``n`` of an instruction is, computed once where it is fixed."""
+        if masked or n not in self.fixed_bases.get(i, ()) or operand.coordinates:
             return expression
-        return f"(C[~{i}] if ~{i} in C else C.setdefault(~{i}, {expression}))"
+        key = ~(16 * i + n)
+        return f"(C[{key}] if {key} in C else C.setdefault({key}, {expression}))"
 
     def _expression(self, operand: Any, width: int) -> str:
         if isinstance(operand, Reg):
