@@ -29,7 +29,7 @@ ALSO = 4  # further findings that are named
 _TOPICS = (
     ("never-ends", "deadlock livelock register-budget not-resident"),
     ("bytes", "expect-tx barrier-overrun phase-lapped"),
-    ("cluster", "cluster-exit cluster-start cluster-rank"),
+    ("cluster", "cluster-exit cluster-start cluster-rank cluster-barrier"),
     ("wrong", "swizzle-mismatch same-tiles stage-unread"),
     ("races", "read-before-load read-before-write overwrite-while-read overwrite-before-use load-twice"),
     ("races", "ring-overrun stored-twice store-wait-elsewhere write-unordered proxy-fence store-incomplete"),

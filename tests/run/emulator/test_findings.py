@@ -417,7 +417,7 @@ def test_named_barriers_that_disagree():
     )
     assert "named-barrier" in kinds(kernel(init() + body, threads=160), range(6))
     assert set(kinds(kernel(init() + "bar.sync 1, 100;\n"))) == {"named-barrier"}
-    few = "setp.lt.u32 %p2, %r0, 27;\n@%p2 bra MET;\nbar.sync 1, 64;\nMET:\n"
+    few = "setp.lt.u32 %p2, %r0, 27;\n@%p2 bra MET;\nbarrier.sync 1, 64;\nMET: mov.u32 %r2, 0;\n"
     told = [kinds(kernel(init() + few, threads=96), (seed,))["named-barrier"].detail for seed in range(6)]
     assert any("69 threads came to" in detail for detail in told)
 
@@ -741,9 +741,11 @@ def test_equal_findings_are_merged_and_a_seed_repeats():
 )
 def test_a_lane_that_waits_for_lanes_in_another_branch(body):
     """Observed on an H200, driver 580: an elect under an elect never ends."""
-    code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\n"
+    code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\nmov.u32 %r1, 0;\n"
     (finding,) = run(kernel(code, threads=32)).errors
     assert finding.kind == "absent-lanes" and "31 lanes" in finding.detail
+    (finding,) = run(kernel(code.removesuffix("mov.u32 %r1, 0;\n"), threads=32)).findings
+    assert finding.kind == "ended-lanes" and finding.severity == "warning"
 
 
 COLLECTIVES = (
@@ -761,7 +763,7 @@ def test_a_lane_that_its_mask_does_not_name(body):
 
     def found(mask, lanes):
         part = f"mov.u32 %r1, %tid.x;\nsetp.ge.u32 %p1, %r1, {lanes};\n@%p1 bra END;\n"
-        return kinds(kernel(f"{part}{body.format(mask)}\nEND:\n", threads=32), (0,))
+        return kinds(kernel(f"{part}{body.format(mask)}\nEND:\nmov.u32 %r1, 0;\n", threads=32), (0,))
 
     for mask, lanes, strays in (("0xFFFF", 32, 16), ("0xFFFE", 16, 1), ("0xFFFF0000", 16, 16), ("0", 32, 32)):
         finding = found(mask, lanes)["lane-mask"]

@@ -125,6 +125,28 @@ mad.lo.s32 %r0, %r2, 64, %r1;
     assert {3, 4} <= made.fixed and len(made.fixed_bases) == 2
 
 
+def test_one_of_two_addresses_is_fixed():
+    """A copy to shared memory, from an address that differs from round to round."""
+    copied = f"""{TID}mov.u32 %r3, smem;
+shl.b32 %r4, %r1, 4;
+add.s32 %r5, %r3, %r4;
+mov.u32 %r0, %r1;
+{own(0, 16)}mov.u32 %r6, 0;
+A:
+cp.async.cg.shared.global [%r5+512], [%rd1], 16;
+cp.async.wait_all;
+add.s64 %rd1, %rd1, 512;
+add.s32 %r6, %r6, 1;
+setp.lt.s32 %p1, %r6, 2;
+@%p1 bra A;
+ld.shared.u32 %r8, [%r5+512];
+{own(1, 4)}st.global.u32 [%rd1], %r8;
+"""
+    X, Y = np.arange(256, dtype=np.uint32), np.zeros(32, np.uint32)
+    ran(copied, {"X": X, "Y": Y}, pointers=["X", "Y"], threads=32)
+    assert Y.tolist() == X[128::4].tolist()
+
+
 def test_a_register_without_a_value_is_found_though_its_sum_would_be_fixed():
     """Half of the CTAs give the base no value: what the others made of it is not theirs."""
     body = f"""{CTA}setp.gt.u32 %p1, %r2, 0;

@@ -16,7 +16,7 @@ from course_utils.ptx.parser import PtxError
 from course_utils.run.emulator.core import residents, undefined
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.probe import StopEmulation
-from course_utils.run.emulator.core.releases import Polls
+from course_utils.run.emulator.core.releases import Awaited, Polls
 from course_utils.run.emulator.core.residents import Aside, Elsewhere
 from course_utils.run.emulator.core.schedule import Flying, Schedule
 from course_utils.run.emulator.core.threads import Cluster, Path
@@ -84,7 +84,7 @@ def _clusters(machine: Machine, origins: list[tuple[int, int, int]]) -> None:
             unstarted.remove(first)
             wanted = [origin for origin in wanted if origin != first]
             cluster = Cluster(machine, first)
-            machine.unit(residents.Patience).limit = residents.PATIENCE
+            machine.unit(residents.Patience).limit = residents.CLUSTER_PATIENCE
         elif due:
             aside.remove(due[0])
             cluster = residents.resume(machine, due[0])
@@ -95,6 +95,8 @@ def _clusters(machine: Machine, origins: list[tuple[int, int, int]]) -> None:
             _nobody_comes(aside, len(origins), residents.room(machine), bool(unstarted))
         machine.last_progress = machine.progress, machine.executed
         machine.unit(Polls).at.clear()
+        machine.unit(Awaited).words = {word for one in aside for word in one.polled}
+        machine.gives_way = False
         try:
             _cluster(machine, cluster, not aside)
         except Elsewhere as waits:
@@ -136,10 +138,12 @@ def _paths(machine: Machine, cluster: Cluster) -> None:
     turn, land_early = schedule.turn, schedule.land_early
     while cluster.warps_left:
         if ready:
-            if flying and land_early and schedule.random.random() < land_early:
+            # where warps only poll, nothing is held back from them
+            idle = machine.executed - machine.last_progress[1] > residents.PATIENCE
+            if flying and (idle or land_early and schedule.random.random() < land_early):
                 _land(schedule, flying)
                 continue
-            path = schedule.next_path(ready)
+            path = schedule.next_path(ready, idle)
             if path.held and flying:  # nobody else can run: what lands may let them
                 ready.append(path)
                 _land(schedule, flying)
@@ -188,7 +192,7 @@ def _step(machine: Machine, path: Path, turn: int) -> None:
             break
         pc = following
         if pc == meet:
-            path.rejoin()
+            path.met()
             break
         turn -= 1
     else:
@@ -196,24 +200,14 @@ def _step(machine: Machine, path: Path, turn: int) -> None:
         machine.ready.append(path)
     if machine.progress != machine.last_progress[0]:
         machine.last_progress = machine.progress, machine.executed
-    elif path.cta.cluster.warps_left and residents.polls_in_vain(machine):
-        if not _released(machine):
+        if machine.gives_way and path.cta.cluster.warps_left:
             raise Elsewhere(path)
-    elif machine.executed - machine.last_progress[1] > SPIN_LIMIT and not _released(machine):
+    elif path.cta.cluster.warps_left and residents.polls_in_vain(machine):
+        raise Elsewhere(path)
+    elif machine.executed - machine.last_progress[1] > SPIN_LIMIT:
         path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
     if machine.executed > machine.limit:
         path.halt("instruction-limit", "instruction limit", count=machine.executed)
-
-
-def _released(machine: Machine) -> bool:
-    """Let those run whom the schedule holds back: somebody may be polling for one of them. Says whether there
-    were any.
-    """
-    held = [path for path in machine.ready if path.held]
-    for path in held:
-        path.held = False
-    machine.last_progress = machine.progress, machine.executed
-    return bool(held)
 
 
 def _failed(machine: Machine, path: Path, function: Callable[..., int], error: Exception) -> int:

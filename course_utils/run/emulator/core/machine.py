@@ -64,6 +64,7 @@ class Machine(Holder):
         self.placed = sorted(((addresses[name], regions[name]) for name in addresses), key=itemgetter(0))
         self.executed = self.progress = self._clock = 0
         self.counts: Counter[str] = Counter()  # instructions run, of those that the program counts
+        self.gives_way = False  # is the cluster that runs set aside, for others that can go on?
         self.ready: list[Any] = []  # paths that can run
         self.flying: list[Flying] = []
         self.waiting: dict[Any, None] = {}  # paths that wait, in order, so that a seed repeats

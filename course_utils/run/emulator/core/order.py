@@ -4,7 +4,9 @@ An agent is a warp or an mbarrier, and each has a clock of its own. A warp's ``s
 agent a's history everything is ordered before this warp's next instruction (PTX ISA, "Memory Consistency
 Model", causality order). A warp's ``fenced[a]`` says how much of that has also passed a proxy fence of shared
 memory, so that the async proxy sees it ("Proxies"), and ``fenced_global[a]`` the same of global memory.
-``hoped[a]`` is what an atomic without acquire has read of, where only a fence after it is missing.
+``hoped[a]`` is what it would have seen, if a fence that the ISA asks of one thread were not missing, or
+another thread's; for that ``pushed[a]`` is what threads have fenced, and ``polled[a]`` what relaxed reads
+have found.
 
 Memory keeps for each word the code of its last writer: the agent, and its time then. A warp's own
 writes carry the warp's time; a TMA load carries that of the mbarrier's phase which it will complete. One
@@ -23,7 +25,7 @@ AGENT_BITS = 12
 AGENT_MASK = (1 << AGENT_BITS) - 1
 NEVER = 1 << 50  # a time that no clock reaches: an asynchronous write not yet waited for
 STARTED = 1  # a warp's time as it begins: who has seen that knows that it runs
-ROWS = 4
+ROWS = 6
 # How far an access or a fence reaches: the threads of its CTA, its cluster, or all. 0 is a weak access
 CTA_SCOPE, CLUSTER_SCOPE, GPU_SCOPE = 1, 2, 3
 SCOPES = {"cta": CTA_SCOPE, "cluster": CLUSTER_SCOPE, "gpu": GPU_SCOPE, "sys": GPU_SCOPE}
@@ -59,7 +61,7 @@ class Order:
 class Clock:
     """What its owner has seen, and what of that is fenced for the async proxy."""
 
-    __slots__ = ("_rows", "seen", "fenced", "fenced_global", "hoped", "far")
+    __slots__ = ("_rows", "seen", "fenced", "fenced_global", "hoped", "pushed", "polled", "far")
 
     def __init__(self, size: int) -> None:
         self._set(np.zeros((ROWS, size), np.int64))
@@ -67,7 +69,7 @@ class Clock:
 
     def _set(self, rows: np.ndarray) -> None:
         self._rows = rows
-        self.seen, self.fenced, self.fenced_global, self.hoped = rows
+        self.seen, self.fenced, self.fenced_global, self.hoped, self.pushed, self.polled = rows
 
     def grow(self, size: int) -> None:
         wider = np.zeros((ROWS, size), np.int64)
@@ -113,17 +115,18 @@ class Clock:
         alone.far = None
         self._join_far({**far, number: alone})
 
-    def hope(self, mine: int, other: Clock, number: int) -> None:
-        """``acquire``, as far as a fence is still missing."""
-        self.acquire(mine, _only_hoped(other), number)
+    def note(self, mine: int, other: Clock, number: int, row: str) -> None:
+        """``acquire``, but only in a ``row``: "hoped" or "polled"."""
+        self.acquire(mine, _only(other, row), number)
 
-    def fence_global(self) -> None:
-        """All that is seen of global memory passes a proxy fence."""
-        self.fenced_global[:] = self.seen
+    def raise_to(self, row: str, to: str = "seen") -> None:
+        """What one row has, this one has from here on, of other clusters too."""
+        rows = getattr(self, row)
+        np.maximum(rows, getattr(self, to), out=rows)
         if self.far is not None:
             self.far = {number: clock.copy() for number, clock in self.far.items()}
             for clock in self.far.values():
-                clock.fence_global()
+                clock.raise_to(row, to)
 
     def meet(self, other: Clock) -> None:
         """Keep what both have seen: for an operation that several warps issue together."""
@@ -138,13 +141,15 @@ class Clock:
         return clock
 
 
-def _only_hoped(clock: Clock) -> Clock:
-    hoped = clock.copy()
-    np.maximum(hoped.seen, hoped.hoped, out=hoped.hoped)
-    hoped.seen[:] = hoped.fenced[:] = hoped.fenced_global[:] = 0
+def _only(clock: Clock, row: str) -> Clock:
+    """A clock with nothing but this row: what ``clock`` has seen, or hopes to have."""
+    alone = clock.copy()
+    found = np.maximum(alone.seen, alone.hoped)
+    alone._rows[:] = 0
+    getattr(alone, row)[:] = found
     if clock.far is not None:
-        hoped.far = {number: _only_hoped(one) for number, one in clock.far.items()}
-    return hoped
+        alone.far = {number: _only(one, row) for number, one in clock.far.items()}
+    return alone
 
 
 def unordered(codes: np.ndarray, seen: np.ndarray) -> np.ndarray:

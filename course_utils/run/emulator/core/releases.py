@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from course_utils.run.emulator.core.memory import SharedMemory
 from course_utils.run.emulator.core.order import CLUSTER_SCOPE, CTA_SCOPE, GPU_SCOPE, Clock
 
@@ -66,6 +68,13 @@ class Polls:
         self.at: dict[tuple[Region, int], None] = {}
 
 
+class Awaited:
+    """The words of global memory that clusters poll which are set aside."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.words: set[tuple[Region, int]] = set()
+
+
 class Patterns:
     """A warp's fences, by their scope, and what it has read that a fence would acquire; and the mbarriers
     whose initialisation it has fenced.
@@ -100,7 +109,11 @@ def fence(path: Path, scope: int, acquires: bool = True, releases: bool = True) 
             if scope >= needed:
                 warp.clock.acquire(patterns.place.cluster, release.clock, release.place.cluster)
                 del patterns.read[release]
+        if scope == GPU_SCOPE:
+            warp.clock.raise_to("hoped", "polled")
     if releases:
+        if scope == GPU_SCOPE:
+            warp.clock.raise_to("pushed")
         weaker = {other: clock for other, clock in patterns.fences.items() if other > scope}
         patterns.fences = {**weaker, scope: warp.clock.copy()}
         warp.tick()
@@ -129,8 +142,8 @@ def read(path: Path, region: Region, offset: int, scope: int, acquires: bool, ch
             warp.clock.acquire(here.cluster, release.clock, release.place.cluster)
         elif release not in patterns.read:
             patterns.read[release] = needed
-            if changes:
-                warp.clock.hope(here.cluster, release.clock, release.place.cluster)
+            row = "hoped" if changes else "polled"
+            warp.clock.note(here.cluster, release.clock, release.place.cluster, row)
 
 
 def wait_relaxed(path: Path, clock: Clock) -> None:
@@ -139,9 +152,20 @@ def wait_relaxed(path: Path, clock: Clock) -> None:
     patterns.read[Release(clock.copy(), GPU_SCOPE, patterns.place)] = CTA_SCOPE
 
 
+def _hoped(fence: Clock, now: Clock) -> Clock:
+    """What a fence releases, and what other threads have fenced that its thread knows of by now."""
+    clock = fence.copy()
+    clock.raise_to("hoped", "seen")
+    np.maximum(clock.hoped, now.pushed[: len(clock.hoped)], out=clock.hoped)
+    return clock
+
+
 def write(path: Path, region: Region, offset: int, scope: int, releases: bool, changes: bool = False) -> None:
     """A strong write of a word, or (``changes``) an atomic operation's, which continues what it has read."""
     words, warp, patterns = _words(path, region), path.warp, path.warp.unit(Patterns)
+    machine = path.machine
+    if (region, offset) in machine.unit(Awaited).words:  # who polls it may go on before this one does
+        machine.gives_way = machine.choose(0.5)
     here, former = patterns.place, words.at.get((region, offset))
     kept: list[Release] = []
     if changes and former and min(scope, former.scope) >= here.scope_to(former.place):
@@ -150,7 +174,10 @@ def write(path: Path, region: Region, offset: int, scope: int, releases: bool, c
         new = [Release(warp.clock.copy(), scope, here)]
         warp.tick()
     else:
-        new = [Release(clock, min(scope, reach), here) for reach, clock in patterns.fences.items()]
+        new = [
+            Release(_hoped(clock, warp.clock) if reach == GPU_SCOPE else clock, min(scope, reach), here)
+            for reach, clock in patterns.fences.items()
+        ]
     if kept and any(
         release.scope == GPU_SCOPE for release in new
     ):  # many in a row: one for all that reach far

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import Region
     from course_utils.run.emulator.core.threads import Cluster, Path
 
-# Warp instructions that change nothing and poll, before others get their turn; and where no other can go on,
-# of all clusters together
-PATIENCE, LAST_PATIENCE = 200, 100_000
+# Warp instructions that change nothing: before what is held back runs too; before a cluster that polls gives
+# way to others; and where no other can go on, of all clusters together
+PATIENCE, CLUSTER_PATIENCE, LAST_PATIENCE = 200, 400, 100_000
 _SM_THREADS, _SM_CTAS = 2048, 32
 
 
@@ -35,7 +35,9 @@ class Elsewhere(Exception):
 
 @dataclass
 class Aside:
-    """A cluster that was set aside: who of it can run, waits or is on its way, and what it has polled."""
+    """A cluster that was set aside: who of it can run, waits or is on its way, and what it has polled. One
+    that ``gives_way`` waits for nothing: it has changed a word that others poll.
+    """
 
     cluster: Cluster
     path: Path
@@ -44,10 +46,11 @@ class Aside:
     flying: list[Flying]
     polled: dict[tuple[Region, int], bytes]
     tried: bool  # with the last patience
+    gives_way: bool
 
     def is_due(self) -> bool:
         """Has any of the words changed?"""
-        return any(_bytes(*word) != held for word, held in self.polled.items())
+        return self.gives_way or any(_bytes(*word) != held for word, held in self.polled.items())
 
 
 def _bytes(region: Region, offset: int) -> bytes:
@@ -58,20 +61,21 @@ class Patience:
     """How long the cluster that runs may poll in vain."""
 
     def __init__(self, machine: Machine) -> None:
-        self.limit = PATIENCE
+        self.limit = CLUSTER_PATIENCE
 
 
 def set_aside(machine: Machine, cluster: Cluster, path: Path) -> Aside:
     polled = {word: _bytes(*word) for word in machine.unit(Polls).at}
-    tried = machine.unit(Patience).limit > PATIENCE
-    one = Aside(cluster, path, machine.ready, machine.waiting, machine.flying, polled, tried)
+    tried = machine.unit(Patience).limit > CLUSTER_PATIENCE
+    left = machine.ready, machine.waiting, machine.flying
+    one = Aside(cluster, path, *left, polled, tried, machine.gives_way)
     machine.ready, machine.waiting, machine.flying = [], {}, []
     return one
 
 
 def resume(machine: Machine, one: Aside, of: int = 0) -> Cluster:
     """Let a cluster go on: for the last time, where it is one ``of`` so many that all wait in vain."""
-    machine.unit(Patience).limit = max(LAST_PATIENCE // of, 2 * PATIENCE) if of else PATIENCE
+    machine.unit(Patience).limit = max(LAST_PATIENCE // of, 2 * CLUSTER_PATIENCE) if of else CLUSTER_PATIENCE
     machine.ready, machine.waiting, machine.flying = one.ready, one.waiting, one.flying
     return one.cluster
 
@@ -79,7 +83,7 @@ def resume(machine: Machine, one: Aside, of: int = 0) -> Cluster:
 def polls_in_vain(machine: Machine) -> bool:
     """Has nothing changed for a while, in which words of global memory were polled?"""
     idle = machine.executed - machine.last_progress[1]
-    return idle > PATIENCE and idle > machine.unit(Patience).limit and bool(machine.unit(Polls).at)
+    return idle > CLUSTER_PATIENCE and idle > machine.unit(Patience).limit and bool(machine.unit(Polls).at)
 
 
 def room(machine: Machine) -> int:

@@ -3,11 +3,10 @@ seed.
 
 PTX promises no order between warps and none between asynchronous operations but what barriers and waits
 impose. Each seed draws a character: some warps slow, short or long turns, TMA prompt or as late as can be,
-whole or in many pieces. Two of three seeds hold one CTA of each cluster, or one warp of each CTA, back for
-as long as anything else can go on, so that the others are a whole round ahead where barriers let them, or
-until nothing changes any more: a warp that polls can always go on. When no warp can run, bytes land; when
-none are left, every try_wait is let expire once; and if nothing has changed after that, the program is
-deadlocked.
+whole or in many pieces. Two of three seeds hold one CTA of each cluster, or one warp of each CTA, back for as
+long as anything else can go on and does not only poll, so that the others are a whole round ahead where
+barriers let them. When no warp can run, bytes land; when none are left, every try_wait is let expire once;
+and if nothing has changed after that, the program is deadlocked.
 """
 
 from __future__ import annotations
@@ -58,8 +57,10 @@ class Schedule:
         items[i], items[-1] = items[-1], items[i]
         return items.pop()
 
-    def next_path(self, ready: list) -> Any:
-        """Who runs next, removed from the list; one that is held where there is no other."""
+    def next_path(self, ready: list, idle: bool = False) -> Any:
+        """Who runs next, removed from the list; one that is held where there is no other, or where the others
+        have changed nothing for a while (``idle``).
+        """
         if len(ready) == 1:
             return ready.pop()
         path = self.take(ready)
@@ -67,7 +68,7 @@ class Schedule:
             other = self.take(ready)
             ready.append(path)
             path = other
-        if path.held:
+        if path.held and not idle:
             for i, other in enumerate(ready):
                 if not other.held:
                     ready[i] = path

@@ -119,6 +119,7 @@ class Warp(Holder):
         self.time = STARTED
         self.tick()
         self.alive = _EVERY.copy()
+        self.gone = np.zeros(LANES, np.bool_)  # lanes that a branch took to the end
         self.running = 1  # paths of this warp that have not ended
         self.local_size = program.local_size
         self._local: Region | None = None
@@ -137,7 +138,7 @@ class Warp(Holder):
         if of_shared:
             clock.fenced[:] = clock.seen
         if of_global:
-            clock.fence_global()
+            clock.raise_to("fenced_global")
         self.tick()
 
     def local_memory(self) -> Region:
@@ -247,10 +248,21 @@ class Path:
             child = Path(self.warp, start, mask, self, meet, self.protected | protect)
             child.slow, child.held, child.parted = self.slow, self.held, branch
             if start == meet:
-                child.rejoin()
+                child.met()
             else:
                 machine.ready.append(child)
         return STOP
+
+    def met(self) -> None:
+        """This path has reached its reconvergence point. Where that is the end, its lanes are there, and
+        nobody waits for them.
+        """
+        if self.reconverge in self.machine.program.exits:
+            self.at = self.reconverge
+            self.warp.gone |= self.lanes()
+            self.exit(None)
+        else:
+            self.rejoin()
 
     def rejoin(self) -> None:
         """This path has reached its reconvergence point, or all its lanes have exited."""

@@ -37,7 +37,16 @@ class Elements:
         self.written = np.zeros(count, np.int64)
         self.scope = np.zeros(count, np.uint8)  # of the last write, 0 of a weak one
         self.read = np.zeros(count, np.int64)
+        self.earlier: np.ndarray | None = None  # who read each before, with no order to who did last
         self.is_written = self.is_read = self.is_strong = False
+
+    def refine(self, element: int) -> None:
+        """Tell parts of this many bytes apart."""
+        times, self.element = self.element // element, element
+        self.written, self.read = np.repeat(self.written, times), np.repeat(self.read, times)
+        self.scope = np.repeat(self.scope, times)
+        if self.earlier is not None:
+            self.earlier = np.repeat(self.earlier, times)
 
     def cells(self, array: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
         """(view, index): ``view[index]`` is what the array has of accesses of ``count`` bytes."""
@@ -108,6 +117,8 @@ class Owners:
             return
         elements = self._of(tensor)
         if elements.is_written:
+            if event.count < elements.element:
+                elements.refine(event.count)
             written, index = elements.cells(elements.written, event.offsets, event.count)
             codes = np.atleast_1d(written[index])
             if np.count_nonzero(codes):
@@ -115,8 +126,23 @@ class Owners:
                 self._read_of(path, tensor, codes, np.atleast_1d(scopes[index]), event)
         if not event.scope:
             read, index = elements.cells(elements.read, event.offsets, event.count)
+            if elements.is_written and elements.is_read:
+                self._keep_readers(path, elements, read[index], event)
             read[index] = self._code(path, path.warp.code)
             elements.is_read = True
+
+    def _keep_readers(self, path: Path, elements: Elements, codes: np.ndarray, event: Read) -> None:
+        """Whom this read does not come after is kept beside it."""
+        if not np.count_nonzero(codes):
+            return
+        mine = path.cta.number + 1 << CTA_SHIFT | path.warp.agent
+        others = np.where((codes & ~((1 << CTA_SHIFT) - 1 - AGENT_MASK)) == mine, 0, codes)
+        if not np.count_nonzero(others) or not np.count_nonzero(self._late(path, np.atleast_1d(others))):
+            return
+        if elements.earlier is None:
+            elements.earlier = np.zeros_like(elements.read)
+        earlier, index = elements.cells(elements.earlier, event.offsets, event.count)
+        earlier[index] = np.where(others != 0, others, earlier[index])
 
     def _read_of(
         self, path: Path, tensor: Tensor, codes: np.ndarray, scopes: np.ndarray, event: Read
@@ -147,16 +173,20 @@ class Owners:
 
     def _changed(self, event: Write | Atomic, tensor: Tensor, scope: int) -> None:
         path, elements = event.path, self._of(tensor)
+        if event.count < elements.element:
+            elements.refine(event.count)
         written, index = elements.cells(elements.written, event.offsets, event.count)
         if elements.is_written:
             codes = np.atleast_1d(written[index])
             if np.count_nonzero(codes):
                 self._over_writes(event, tensor, elements, codes)
-        if elements.is_read:
-            read, _ = elements.cells(elements.read, event.offsets, event.count)
+        for reads in (elements.read, elements.earlier) if elements.is_read else ():
+            if reads is None:
+                continue
+            read, _ = elements.cells(reads, event.offsets, event.count)
             codes = np.atleast_1d(read[index])
             if np.count_nonzero(codes):
-                self._over_reads(event, tensor, elements, codes)
+                self._over_reads(event, tensor, codes)
         written[index] = self._code(path, path.warp.code)
         elements.is_written = True
         if scope or elements.is_strong:
@@ -180,8 +210,6 @@ class Owners:
             alike = np.broadcast_to(_column(~event.changes(), codes), codes.shape)
             one_word = bool((np.asarray(event.offsets) == first).all())
             late &= ~alike | (apart & (not one_word))
-        if event.count < elements.element:
-            late &= apart
         if not np.count_nonzero(late):
             return
         code = int(codes[late][0])
@@ -193,16 +221,14 @@ class Owners:
         else:
             find(path, "write-unordered", "writes what is stored unordered", values)
 
-    def _over_reads(
-        self, event: Write | Atomic, tensor: Tensor, elements: Elements, codes: np.ndarray
-    ) -> None:
+    def _over_reads(self, event: Write | Atomic, tensor: Tensor, codes: np.ndarray) -> None:
         """What is written where others may still read what was there."""
         path = event.path
         mine = codes & CODE & AGENT_MASK == path.warp.agent
         late = self._late(path, codes) & ~(mine & (codes >> CTA_SHIFT == path.cta.number + 1))
         if isinstance(event, Write):
             late = late & _column(event.changes(), codes)
-        if event.count < elements.element or not np.count_nonzero(late):
+        if not np.count_nonzero(late):
             return
         what, code = tensor.describe(int(np.min(event.offsets))), int(codes[late].flat[0])
         values = {"who": path.warp, "what": what, "by": self._who(path, code)}
@@ -229,7 +255,9 @@ class Owners:
         if not isinstance(tensor, Tensor):
             return
         elements, view, coordinates = self._of(tensor), store.view, store.coordinates
-        claimed, scoped = (view.claimed(of, tensor, coordinates) for of in (elements.written, elements.scope))
+        claimed, scoped = (
+            view.claimed(of, elements.element, coordinates) for of in (elements.written, elements.scope)
+        )
         if claimed is None or scoped is None:
             return
         (part, what), scopes, scope = claimed, scoped[0], GPU_SCOPE if store.reduces else 0
@@ -239,6 +267,9 @@ class Owners:
             late = self._late(path, codes) & self._apart(path, codes, scopes[others], scope)
             if np.count_nonzero(late):
                 self._twice(path, int(codes[late][0] >> CTA_SHIFT) - 1, what)
+            elif np.count_nonzero(unfenced := self._unfenced(path, part[part != 0])):
+                values = {"who": path.warp, "what": what, "by": self._who(path, int(unfenced[0]))}
+                find(path, "proxy-fence", "stores over what threads stored", values)
         part[...] = self._code(path, store.code)
         elements.is_written = True
         if scope or elements.is_strong:
@@ -252,7 +283,7 @@ class Owners:
         elements = self._elements[tensor]
         if not elements.is_written:
             return
-        claimed = load.view.claimed(elements.written, tensor, load.coordinates)
+        claimed = load.view.claimed(elements.written, elements.element, load.coordinates)
         if claimed is None or not np.count_nonzero(claimed[0]):
             return
         codes, what = np.ravel(claimed[0]), claimed[1]
@@ -267,11 +298,14 @@ class Owners:
             else:
                 find(path, "acquire-missing", "loads behind a relaxed atomic", values)
             return
-        unfenced = self._late(path, codes, "fenced_global")
-        if np.count_nonzero(unfenced):
-            code = int(codes[unfenced][0])
-            values = {"who": path.warp, "what": what, "by": self._who(path, code)}
+        if np.count_nonzero(unfenced := self._unfenced(path, codes)):
+            values = {"who": path.warp, "what": what, "by": self._who(path, int(unfenced[0]))}
             find(path, "proxy-fence", "loads what threads stored", values)
+
+    def _unfenced(self, path: Path, codes: np.ndarray) -> np.ndarray:
+        """Those codes of which nothing tells the async proxy of ``path``, that are ordered before it."""
+        late = self._late(path, codes, "fenced_global") & ~self._late(path, codes)
+        return codes[late]
 
     def _twice(self, path: Path, other: int, what: str) -> None:
         """What two CTAs have both stored, and what to look at."""

@@ -93,6 +93,8 @@ class Shadow:
         self.read = np.zeros(words, np.int64)
         self.taken = np.zeros(words, np.int64)  # what wgmma or a TMA store found written
         self.strong: np.ndarray | None = None  # the scope of a word's last write, 0 of a weak one
+        # of each byte who wrote it last, where threads have written parts of words
+        self.parts: np.ndarray | None = None
         self.used = False
         self.reset()
 
@@ -101,7 +103,7 @@ class Shadow:
             self.written[:] = 0
             self.read[:] = 0
             self.taken[:] = 0
-        self.strong = None
+        self.strong = self.parts = None
         self.used = True
         self.async_reads: dict[tuple, AsyncRead] = {}
         self.overwritten: list[AsyncRead] = []  # TMA stores whose bytes another warp wrote too soon
@@ -112,6 +114,7 @@ class Shadow:
         self.store_waits: dict[int, set[Warp]] = {}
         # where threads write, by instruction: a byte of each warp's
         self.wrote: dict[int, set[int]] = defaultdict(set)
+        self.inits: dict[int, int] = {}  # of mbarriers, by their first word: the code that it then has
         self.written_by: dict[int, str] = {}  # how a warp wrote at a time, where not with ordinary stores
         self.loads_in_flight = 0
         self.was_read = False
@@ -129,6 +132,30 @@ class Shadow:
             self.strong = np.zeros(len(self.written), np.uint8)
         strong, index = cells(self.strong, offsets, count)
         strong[index] = scope
+
+    def parts_of(self, offsets: Value, count: int) -> np.ndarray:
+        """Who wrote each byte last that accesses of ``count`` bytes, fewer than 4, take: a row for each."""
+        first = np.atleast_1d(offsets)
+        words = self.written[first >> 2][:, None]
+        if self.parts is None:
+            return np.broadcast_to(words, (len(first), count))
+        parts = self.parts[first >> 2]
+        # where the last write was of a part, that part says so
+        parts = np.where((parts == words).any(1, keepdims=True), parts, words)
+        return np.take_along_axis(parts, (first & 3)[:, None] + np.arange(count), 1)
+
+    def write_parts(self, offsets: Value, count: int, code: int) -> None:
+        """Accesses of ``count`` bytes write these; ``written`` has their words' new code only after this."""
+        if self.parts is None:
+            self.parts = np.repeat(self.written[:, None], 4, 1)
+        first = np.atleast_1d(offsets)
+        words = first >> 2
+        former, whole = self.parts[words], self.written[words][:, None]
+        self.parts[words] = np.where((former == whole).any(1, keepdims=True), former, whole)
+        if count < 4:
+            self.parts[words[:, None], (first & 3)[:, None] + np.arange(count)] = code
+        else:
+            self.parts.reshape(-1, count)[first // count] = code
 
     def anything_read(self, offsets: Iterable[int]) -> bool:
         """Has anything of what threads wrote here been read, by threads or by the async proxy?"""
@@ -171,7 +198,7 @@ def _changes(event: Write | Atomic | cp_async.CopyIssued, shape: tuple[int, ...]
     if not isinstance(event, Write):
         return np.ones(shape, np.bool_)
     changed = event.changes()
-    return np.broadcast_to(changed[:, None] if len(shape) > 1 else changed.reshape(shape or (-1,)), shape)
+    return np.broadcast_to(changed[:, None] if len(shape) > 1 else changed, shape)
 
 
 class Races:
@@ -193,6 +220,7 @@ class Races:
         listen(cp_async.CopyIssued, self._copy_issued)
         listen(cp_async.CopyLanded, self._copy_landed)
         listen(mbarrier.Initialised, self._initialised)
+        listen(mbarrier.Named, self._named)
         listen(mbarrier.StoredAsync, self._stored_async)
         listen(ReductionIssued, self._reduction_issued)
         listen(tma.SharedRead, self._bulk_read)
@@ -237,12 +265,15 @@ class Races:
         """
         if event.region.__class__ is SharedMemory:
             path, shadow = event.path, self.of(event.region)
-            written, index = cells(shadow.written, event.offsets, event.count)
-            codes = written[index]
+            if event.count < 4:
+                codes = shadow.parts_of(event.offsets, event.count).ravel()
+            else:
+                written, index = cells(shadow.written, event.offsets, event.count)
+                codes = written[index]
             if event.scope:
                 codes = np.atleast_1d(codes)
                 late = unordered(codes, path.warp.clock.seen)
-                late &= self._apart(path, shadow, event.offsets, event.count, event.scope)
+                late &= self._apart(path, shadow, event.offsets, event.count, event.scope).reshape(late.shape)
                 if np.count_nonzero(late):
                     self._unordered(path, int(codes[late].flat[0]), A_THREAD, (path.warp,))
                 return
@@ -261,6 +292,8 @@ class Races:
         path, offsets, count = event.path, event.offsets, event.count
         written, index = cells(shadow.written, offsets, count)
         codes, seen = written[index], path.warp.clock.seen
+        if count < 4:
+            codes = shadow.parts_of(offsets, count)
         begin = offsets if offsets.__class__ is int else int(offsets[0])
         shadow.wrote[path.at].add(begin)
         late = unordered(codes, seen)
@@ -279,6 +312,8 @@ class Races:
             if offsets.__class__ is not int:
                 low, high = int(offsets.min()), int(offsets.max())
             self._overwrites(path, shadow, low, high + count, offsets)
+        if count < 4 or shadow.parts is not None:
+            shadow.write_parts(offsets, count, path.warp.code)
         written[index] = path.warp.code
 
     def _over_a_write(
@@ -294,9 +329,12 @@ class Races:
         code = int(codes.flat[0])
         if by_threads.flat[0] and not shadow.clash:
             shadow.clash = code & AGENT_MASK, path.warp, path.at
-        if event.count < 4 or not np.count_nonzero(by_threads):
+        own = late & (codes >> AGENT_BITS >= NEVER) & (agents == path.warp.agent)
+        if isinstance(event, Write) and np.count_nonzero(own):
+            find(path, "write-unordered", "threads write what cp.async fills", {"who": path.warp})
+        if not np.count_nonzero(by_threads):
             return
-        by_threads &= _changes(event, codes.shape)
+        by_threads = by_threads & _changes(event, codes.shape)
         if scope := getattr(event, "scope", 0):
             by_threads &= self._apart(path, shadow, event.offsets, event.count, scope)
         if np.count_nonzero(by_threads):
@@ -318,11 +356,12 @@ class Races:
         """Which words' last writes are not morally strong with an access of this scope by ``path``?"""
         written, index = cells(shadow.written, offsets, count)
         codes = np.atleast_1d(written[index])
-        if shadow.strong is None:
-            return np.ones_like(codes, np.bool_)
-        strong, _ = cells(shadow.strong, offsets, count)
-        far = ((codes & AGENT_MASK) - 1) // len(path.cta.warps) != path.cta.rank
-        return np.minimum(strong[index], scope) < np.where(far, CLUSTER_SCOPE, CTA_SCOPE)
+        apart = np.ones_like(codes, np.bool_)
+        if shadow.strong is not None:
+            strong, _ = cells(shadow.strong, offsets, count)
+            far = ((codes & AGENT_MASK) - 1) // len(path.cta.warps) != path.cta.rank
+            apart = np.minimum(strong[index], scope) < np.where(far, CLUSTER_SCOPE, CTA_SCOPE)
+        return apart if count >= 4 else np.repeat(apart[:, None], count, 1)
 
     def _atomic(self, event: Atomic) -> None:
         if isinstance(event.region, SharedMemory):
@@ -350,7 +389,18 @@ class Races:
     def _initialised(self, event: mbarrier.Initialised) -> None:
         shadow, first = self.of(event.barrier.cta.shared), event.barrier.offset >> 2
         words = slice(first, first + 2)
-        shadow.written[words] = shadow.taken[words] = event.path.warp.code
+        code = shadow.inits[first] = event.path.warp.code
+        shadow.written[words] = shadow.taken[words] = code
+
+    def _named(self, event: mbarrier.Named) -> None:
+        """An mbarrier is used. Has anything else been stored where it lies?"""
+        path, barrier = event.path, event.barrier
+        shadow, first = self.of(barrier.cta.shared), barrier.offset >> 2
+        code, written = shadow.inits.get(first, 0), shadow.written
+        if written[first] != code or written[first + 1] != code:
+            agent = int(written[first if written[first] != code else first + 1]) & AGENT_MASK
+            values = {"who": path.warp, "barrier": barrier, "writer": _agent(path.cta.cluster, agent)}
+            find(path, "barrier-outside", "an mbarrier written over", values)
 
     def _stored_async(self, event: mbarrier.StoredAsync) -> None:
         written, index = cells(self.of(event.region).written, event.offset, event.count)
@@ -553,7 +603,11 @@ class Races:
     def _bulk_read(self, event: tma.SharedRead) -> None:
         path, shadow, clock = event.path, self.of(event.region), event.path.warp.clock
         codes = shadow.written[event.low >> 2 : event.high >> 2]
-        self._check(path, shadow, codes, clock.seen, clock.fenced, Cause("", "a bulk copy"))
+        who = Cause("", "a bulk copy")
+        self._check(path, shadow, codes, clock.seen, clock.fenced, who)
+        record = AsyncRead(event.low, event.high, who, path.at)
+        record.done.append((event.barrier.agent, event.phase + 1))
+        shadow.async_reads["copy", event.barrier.agent, event.phase, event.low] = record
 
     def _load_targeted(self, event: tma.LoadTargeted) -> None:
         """May the load be issued that fills this CTA's shared memory from ``low`` on?"""
@@ -796,6 +850,10 @@ class Races:
             path.at = load.at
             values = {"cta": cta.number, "tensor": load.view.name}
             find(path, "exit-in-flight", "a CTA ends while a load is in flight", values)
+        for key, read in shadow.async_reads.items():
+            if key[0] == "copy" and not read.ordered_before(self._ends[cta].seen):
+                case = "a CTA ends while it is copied from"
+                find(path, "exit-in-flight", case, {"cta": cta.number}, read.at)
         for agent, (time, at, other) in shadow.touched.items():
             if self._ends[cta].seen[agent] < time:
                 values = {"who": other.warp, "cta": cta.number}

@@ -45,6 +45,8 @@ SENTENCES = {
     "loop never left": "{who} never {who:leaves|leave} this loop: nothing in it ends it",
     "some lanes alone": "{who} {who:runs|run} {what} with {lanes} of its 32 lanes",
     "absent lanes": "{who} {who:waits|wait} for {count} lanes, which took another branch",
+    "lanes that have ended": "the mask of {who} names {count} {count:lane|lanes} that a branch took to the "
+    "end of the kernel",
     "lanes not in the mask": "{count} {count:lane|lanes} of {who} {count:runs|run} this, and its mask does "
     "not name {count:it|them}",
     "trap": "{who} ran a trap",
@@ -57,6 +59,9 @@ SENTENCES = {
     "are 0 to 15, counts multiples of 32",
     "counts of a named barrier differ": "{who} {who:comes|come} to barrier {number} with {count} threads, "
     "others with {others}",
+    "arrives again at the cluster barrier": "{who} {who:arrives|arrive} again at the cluster barrier, and "
+    "{who:has|have} not waited since the last time",
+    "waits without having arrived": "{who} {who:waits|wait} at the cluster barrier without having arrived",
     "registers asked for": "{who} {who:asks|ask} for {count} registers",
     "registers the other way": "{who} {who:asks|ask} setmaxnreg.{way} for {count} registers, and "
     "{who:has|have} {held}",
@@ -286,6 +291,8 @@ SENTENCES = {
     "phase had passed": "phase {phase} had passed",
     "new barrier has passed": "a new barrier has passed",
     # ... what is overwritten
+    "threads write what cp.async fills": "{who} {who:writes|write} shared memory that its own cp.async still "
+    "fills",
     "threads write what a load fills": "{who} writes shared memory that a TMA load still fills",
     "overwrites what is read": "{who} overwrites shared memory that {reader} may still read{why}",
     "wait before the commit": "<: the wait comes before the commit_group of what it should cover>",
@@ -321,6 +328,10 @@ SENTENCES = {
     "does each bring its half": "does each bring its half, by rank",
     "stores what was not just written": "the TMA store of {tensor} reads shared bytes {low:,}-{high:,}, but "
     "threads have just written {first:,}-{last:,}<; have both the same index?>",
+    "a CTA ends while it is copied from": "CTA {cta} may end while a bulk copy still reads its shared "
+    "memory: nothing says that the copy is done",
+    "an mbarrier written over": "{who} {who:uses|use} {barrier}, whose bytes {writer} {writer:has|have} "
+    "overwritten",
     "a CTA ends while a load is in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in "
     "flight",
     "two warps write": "{who} {who:writes|write} shared memory that {writer} {writer:has|have} written, and "
@@ -332,22 +343,24 @@ SENTENCES = {
     "the two>",
     "reads what a TMA store writes": "{who} {who:reads|read} {what}, which a TMA store of {by} may still "
     "write",
-    "reads behind a relaxed atomic": "{who} {who:reads|read} {what}, which {by} stores: the atomic operation "
-    "between them acquires nothing",
+    "reads behind a relaxed atomic": "{who} {who:reads|read} {what}, which {by} stores<, with a relaxed "
+    "operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
     "writes what is stored unordered": "{who} {who:writes|write} {what}, which {by} stores too<, and nothing "
     "orders the two>",
     "writes what a TMA store writes": "{who} {who:writes|write} {what}, which a TMA store of {by} may "
     "still write",
     "writes what is read unordered": "{who} {who:writes|write} {what}, which {by} may still read<: nothing "
     "orders the two>",
-    "writes behind a relaxed atomic": "{who} {who:writes|write} {what}, which {by} reads: the atomic "
-    "operation between them acquires nothing",
+    "writes behind a relaxed atomic": "{who} {who:writes|write} {what}, which {by} reads<, with a relaxed "
+    "operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
     "loads what is stored unordered": "{who} {who:loads|load} {what} by TMA, which {by} stores<, and nothing "
     "orders the two>",
     "loads what a TMA store writes": "{who} {who:loads|load} {what} by TMA, which a TMA store of {by} may "
     "still write",
-    "loads behind a relaxed atomic": "{who} {who:loads|load} {what} by TMA, which {by} stores: the atomic "
-    "operation between them acquires nothing",
+    "loads behind a relaxed atomic": "{who} {who:loads|load} {what} by TMA, which {by} stores<, with a "
+    "relaxed operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
+    "stores over what threads stored": "{who} {who:stores|store} {what} by TMA, where {by} wrote with "
+    "ordinary stores<, and no fence.proxy.async of global memory is between>",
     "loads what threads stored": "{who} {who:loads|load} {what} by TMA, which {by} wrote with ordinary "
     "stores<, and no fence.proxy.async of global memory is between>",
     "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}<, and nothing keeps that CTA "
@@ -400,9 +413,9 @@ MEANING = {
     "read-before-write": "One warp reads what another writes, and nothing orders the two. Put a barrier "
     "between them; between CTAs that are no cluster, a word in global memory that one releases and the other "
     "acquires.",
-    "acquire-missing": "The reader has taken a number that tells it of the other's stores, by an atomic "
-    "operation that is relaxed, as all are that say nothing else. The PTX ISA asks for an acquire, or for a "
-    "fence after it: __threadfence() on both sides.",
+    "acquire-missing": "A relaxed operation tells of the other's stores, as all atomics are that say nothing "
+    "else. The PTX ISA asks the very thread that writes the number to fence before, behind the barrier, and "
+    "the one that reads it to fence after, ahead of the next barrier: __threadfence().",
     "store-incomplete": "cp.async.bulk.wait_group.read waits until a TMA store has read shared memory. What "
     "it writes to global memory is there once a wait_group without .read has covered it, in the thread that "
     "issued it; a barrier, or a flag that is released, then tells the others.",
@@ -481,6 +494,8 @@ MEANING = {
     "parity it waits for may never show again. Nobody may go a round ahead of a waiter.",
     "named-barrier": "Warps disagree on how many threads meet at a named barrier, or the count is no "
     "multiple of 32.",
+    "cluster-barrier": "Each thread arrives at the cluster barrier and then waits, as often as it arrives: "
+    "the PTX ISA leaves anything else undefined.",
     "cluster-exit": "A CTA may leave its cluster while another still writes to it or arrives on its "
     "barriers. Arrive and wait, in every thread, at the end: a cluster barrier.",
     "cluster-start": "A CTA uses the shared memory of another one of its cluster, which may not have begun. "
@@ -502,6 +517,8 @@ MEANING = {
     "of the branch at which the lanes part, or let all lanes take it.",
     "absent-lanes": "elect, shfl or vote waits for every lane that its mask names, and some never come: the "
     "hardware hangs. Move it out of the branch.",
+    "ended-lanes": "elect, shfl or vote waits for each lane that its mask names, unless it has ended. So "
+    "this ends here, and hangs as soon as anything follows the branch. Name the lanes that run it.",
     "lane-mask": "elect, shfl, vote, match or redux runs in a lane that its mask does not name, which the "
     "PTX ISA calls undefined. The mask names the lanes that run it, and no others: -1 for the whole warp.",
     "trap": "The kernel ended itself: an assertion failed, or this launch cannot run the instruction.",
@@ -512,7 +529,7 @@ MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
     **dict.fromkeys(("swizzle-alignment", "acquire-missing", "proxy-fence-refill"), "warning"),
-    "wgmma-fence-read": "warning",
+    **dict.fromkeys(("wgmma-fence-read", "ended-lanes"), "warning"),
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
 }
 KINDS = {kind: (SEVERITIES.get(kind, "error"), meaning) for kind, meaning in MEANING.items()}

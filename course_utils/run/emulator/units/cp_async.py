@@ -16,6 +16,7 @@ import numpy as np
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.access import Read
 from course_utils.run.emulator.units.mbarrier import find_barrier
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
     data = np.zeros((copies, count), np.uint8)
     if limit.__class__ is int and limit >= count:
         origin, positions = addresses.locate(p, m, where, "global", count)
+        p.machine.probe.emit(Read(p, origin, positions, count))
         data[:] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(count)]
         return data
     for row, lane in enumerate(memory.lanes_of(m)[:copies]):
@@ -106,6 +108,8 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
             if first % count:
                 addresses.not_aligned(p, first, count)
             addresses.locate(p, None, address + kept - 1, "global", 1)
+            if kept == count:
+                p.machine.probe.emit(Read(p, origin, first, count))
             data[row, :kept] = origin.data[first : first + kept]
     return data
 

@@ -6,6 +6,7 @@ Instructions", "Warp-level matrix transpose".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def shuffle(instruction: Instr) -> Lowered:
         return (result, valid) if len(targets) > 1 else result
 
     sources = tuple((operand, 32) for operand in (value, index, clamp, members))
-    return Lowered("warp", function, targets, sources, unpack=len(targets) > 1)
+    return Lowered("warp", _by_masks(function, len(targets)), targets, sources, unpack=len(targets) > 1)
 
 
 def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndarray, np.ndarray]:
@@ -63,24 +64,42 @@ def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndar
     A .sync instruction waits for every lane that its mask names, and is undefined in one that it does not.
     """
     lanes = p.lanes() if m is None else m
-    member = _in_mask(p, lanes, _named(p, lanes, members))
+    member = _in_mask(p, lanes, _named(lanes, members))
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
         p.halt("absent-lanes", "absent lanes", who=p.warp, count=absent)
+    if ended := int((member & p.warp.gone).sum()):
+        p.report("ended-lanes", "lanes that have ended", who=p.warp, count=ended)
     asked = lanes & member
     return asked & predicate, asked
 
 
-def _named(p: Path, lanes: np.ndarray, members: Value) -> int:
+def _named(lanes: np.ndarray, members: Value) -> int:
     """The mask that these lanes name, all the same one."""
-    if members.__class__ is int:
-        return int(members)
-    own = members[lanes]
-    if (own != own[0]).any():
-        i = p.machine.program.kernel.instructions[p.at]
-        what = f"`{i.name}` by lanes with masks of their own is not modelled by the emulator"
-        raise PtxError(f"PTX line {i.line}: {what}: {i.text[:160]}")
-    return int(own[0])
+    return members if members.__class__ is int else int(members[lanes][0])
+
+
+def _by_masks(function: Callable[..., Any], targets: int = 1) -> Callable[..., Any]:
+    """``function``, where lanes may name masks of their own: once for those that name each, groups of a warp
+    that exchange something at once. ``targets`` is how many results it has.
+    """
+
+    def whole(p: Path, m: Mask, *given: Any) -> Any:
+        *values, members = given
+        lanes = p.lanes() if m is None else m
+        if members.__class__ is int or (members[lanes] == members[lanes][0]).all():
+            return function(p, m, *given)
+        found: list[Any] = [None] * targets
+        for mask in np.unique(members[lanes]):
+            group = lanes & (members == mask)
+            made = function(p, group, *values, int(mask))
+            for n, one in enumerate(made if targets > 1 else (made,)):
+                kind = np.asarray(one).dtype if isinstance(one, np.ndarray | bool) else np.uint32
+                one = np.broadcast_to(np.asarray(one, kind), LANES)
+                found[n] = one if found[n] is None else np.where(group, one, found[n])
+        return found if targets > 1 else found[0]
+
+    return whole
 
 
 def _in_mask(p: Path, lanes: np.ndarray, members: int) -> np.ndarray:
@@ -107,7 +126,7 @@ def vote(instruction: Instr) -> Lowered:
             "uni": bool((yes == asked).all() or not yes.any()),
         }[mode]
 
-    return Lowered("warp", function, (target,), ((predicate, 1), (members, 32)))
+    return Lowered("warp", _by_masks(function), (target,), ((predicate, 1), (members, 32)))
 
 
 def match(instruction: Instr) -> Lowered:
@@ -127,7 +146,8 @@ def match(instruction: Instr) -> Lowered:
             return (found, alike) if len(targets) > 1 else found
         return np.array([int(_BIT[asked & (value == value[lane])].sum()) for lane in range(LANES)], np.uint32)
 
-    return Lowered("warp", function, targets, ((value, bits), (members, 32)), unpack=len(targets) > 1)
+    sources = (value, bits), (members, 32)
+    return Lowered("warp", _by_masks(function, len(targets)), targets, sources, unpack=len(targets) > 1)
 
 
 class WarpBarriers:
@@ -150,6 +170,17 @@ class LanesWait(Wait):
         """The path stands at the instruction still."""
 
 
+def _meet_in_groups(p: Path, m: np.ndarray, members: np.ndarray, following: int) -> int:
+    """Lanes with masks of their own come to bar.warp.sync: each group has to be here already."""
+    for mask in np.unique(members[m]).tolist():
+        group = m & (members == mask)
+        if (_in_mask(p, group, mask) & p.warp.alive & ~group).any():
+            i = p.machine.program.kernel.instructions[p.at]
+            what = f"`{i.name}` by groups of lanes that have parted is not modelled by the emulator"
+            raise PtxError(f"PTX line {i.line}: {what}: {i.text[:160]}")
+    return following
+
+
 def barrier(instruction: Instr) -> Lowered:
     """bar.warp.sync: lanes of a warp wait for each other, where they stand. PTX ISA, "bar.warp.sync"."""
     (members,) = instruction.operands
@@ -158,7 +189,9 @@ def barrier(instruction: Instr) -> Lowered:
         if m is None and members.__class__ is int and members == _EVERYONE:
             return following
         m = p.lanes() if m is None else m
-        named = _named(p, m, members)
+        if members.__class__ is not int and (members[m] != members[m][0]).any():
+            return _meet_in_groups(p, m, members, following)
+        named = _named(m, members)
         member = _in_mask(p, m, named)
         waiting = p.warp.unit(WarpBarriers).waiting
         others = [(other, after) for other, after in waiting.pop(named, ()) if other is not p]
@@ -201,7 +234,7 @@ def elect(instruction: Instr) -> Lowered:
         leader = int(np.flatnonzero(asked)[0])
         return leader, _LEADERS[leader]
 
-    return Lowered("warp", function, target.items, ((members, 32),), unpack=True)
+    return Lowered("warp", _by_masks(function, 2), target.items, ((members, 32),), unpack=True)
 
 
 def reduce(instruction: Instr) -> Lowered:
@@ -217,7 +250,7 @@ def reduce(instruction: Instr) -> Lowered:
         values = to_signed(values, bits) if kind == "s" else values
         return int(join.reduce(values)) & 0xFFFFFFFF
 
-    return Lowered("warp", function, (target,), ((value, 32), (members, 32)))
+    return Lowered("warp", _by_masks(function), (target,), ((value, 32), (members, 32)))
 
 
 def transpose_matrix(instruction: Instr) -> Lowered:

@@ -129,8 +129,8 @@ WORDS: dict[str, frozenset[str]] = {
         "membar.proxy": "alias",
         "fence": f"sc acq_rel acquire release {_SCOPES} sync_restrict::shared::cta "
         "sync_restrict::shared::cluster",
-        "fence.proxy": "alias",
-        "fence.proxy.async": _SPACES,
+        "fence.proxy membar.proxy": "alias",
+        "fence.proxy.async membar.proxy.async": _SPACES,
         "fence.proxy.async::generic": f"acquire release sync_restrict::shared::cta "
         f"sync_restrict::shared::cluster {_SCOPES}",
         "fence.proxy.tensormap::generic": f"acquire release {_SCOPES}",
@@ -251,14 +251,16 @@ REFUSED_FORMS: tuple[tuple[str, str], ...] = (
         "a K-major B of sparse `wgmma` in a swizzle of 32 bytes",
         "its second 32 bytes have no place in the ISA's layouts",
     ),
-    ("a `.sync` instruction whose lanes have masks of their own", "lanes of a path run together"),
+    ("`bar.warp.sync` by lanes with masks of their own that have parted", "the lanes of a path run together"),
     ("256 bits at once (`ld.v8.b32`)", _LATER),
 )
 
 # What a run does not judge, so that a kernel without a finding may still have such a fault.
 NOT_JUDGED: tuple[tuple[str, str], ...] = (
     ("weak outcomes of relaxed accesses", "each access takes effect at once, for all threads"),
-    ("`cp.async`, `ld.global.nc` and tensor maps in memory", "only what threads and TMA write is ordered"),
+    ("`ld.global.nc` of what the kernel has written", "it reads as any load"),
+    ("the lanes that a shuffle reads from", "a lane that is not in the mask gives what its register holds"),
+    ("global memory that is written while a load of TMA or `cp.async` reads it", "the read is over at once"),
     ("two TMA stores of one CTA to the same elements", "the later one wins"),
     ("the lanes of a warp", "they share one clock"),
     ("a tensor map that was changed", "the change is seen at once, with its fence or without"),

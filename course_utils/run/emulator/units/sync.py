@@ -149,6 +149,7 @@ class ClusterBarrier(Ends):
         self.cluster = cluster
         self.barrier = ThreadBarrier(cluster.order, "the cluster barrier")
         self.arrived_in: dict[Warp, int] = {}
+        self.arrived: dict[Warp, np.ndarray] = {}  # lanes that have arrived, and not waited
 
     def warp_ended(self, path: Path) -> None:
         if self.cluster.warps_left:
@@ -172,7 +173,12 @@ def cta_barrier(instruction: Instr) -> Lowered:
     if not 1 <= len(operands) <= 2:
         raise ValueError("another number of operands")
 
+    # PTX ISA, "bar, barrier": bar is barrier.aligned, which all threads of a warp run together
+    aligned = f"{parts[0]}.{action}" if parts[0] == "bar" or "aligned" in parts else ""
+
     def function(p: Path, m: Mask, following: int, number: Value, count: Value = None) -> int:
+        if aligned and m is not None and not np.array_equal(m, p.warp.alive):
+            all_lanes(p, m, aligned)
         lane = memory.lanes_of(m)[0]
         number = memory.pick(number, lane)
         count = None if count is None else memory.pick(count, lane)
@@ -196,12 +202,20 @@ def cta_barrier(instruction: Instr) -> Lowered:
     return Lowered("blocking", function, sources=tuple((o, 32) for o in operands), cut=True)
 
 
+_NO_LANES = np.zeros(LANES, np.bool_)
+
+
 def cluster_barrier(instruction: Instr) -> Lowered:
     arrives, relaxed = "arrive" in instruction.opcode, "relaxed" in instruction.opcode
 
     def function(p: Path, m: Mask, following: int) -> int:
         state = p.cta.cluster.unit(ClusterBarrier)
         barrier = state.barrier
+        lanes, before = p.lanes(), state.arrived.get(p.warp, _NO_LANES)
+        if (before & lanes).any() if arrives else (lanes & ~before).any():
+            case = "arrives again at the cluster barrier" if arrives else "waits without having arrived"
+            p.report("cluster-barrier", case, who=p.warp)
+        state.arrived[p.warp] = before | lanes if arrives else before & ~lanes
         if arrives:
             state.arrived_in[p.warp] = barrier.generation
             barrier.add(p, _threads(p, m), not relaxed)
@@ -306,6 +320,8 @@ def fence(instruction: Instr) -> Lowered:
 
 
 def all_lanes(path: Path, mask: Mask, what: str) -> None:
-    """Raise a fault where an instruction that a whole warp must run together has only some of its lanes."""
-    if mask is not None and not np.array_equal(mask, path.warp.alive):
+    """Raise a fault where an instruction that a whole warp must run together has only some of its lanes.
+    Those that have returned do not count, those that a branch took past it do.
+    """
+    if mask is not None and not np.array_equal(mask, path.warp.alive | path.warp.gone):
         path.halt("aligned", "some lanes alone", who=path.warp, what=what, lanes=int(mask.sum()))

@@ -104,7 +104,7 @@ def _check_operands(opcode: tuple[str, ...], lowered: Lowered) -> None:
         if not isinstance(inner, Reg):
             continue
         narrow = inner.width < width and lowered.kind == "value" and opcode[0] in _TYPED - {"cvt"}
-        wide = inner.width > width and (opcode[0] not in ("cvt", "st") or width >= 32)
+        wide = inner.width > width and opcode[0] != "st" and (opcode[0] != "cvt" or width >= 32)
         if narrow or wide or (inner.width == 1) != (width == 1):
             raise ValueError(f"a register of {inner.width} bits as an operand")
     if lowered.kind == "value":
@@ -245,6 +245,7 @@ TABLE: dict[str, Builder] = {
     "fence": sync.fence,
     "membar": sync.fence,
     "membar.proxy": lambda i: Lowered("nothing"),
+    "membar.proxy.async": sync.proxy_fence,
     "fence.proxy.async": sync.proxy_fence,
     "fence.proxy.async::generic": sync.proxy_fence,
     "fence.mbarrier_init": _warp(lambda p, m: mbarrier.fence(p)),

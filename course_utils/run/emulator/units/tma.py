@@ -92,12 +92,16 @@ class LoadLanded:
 
 @dataclass(slots=True)
 class SharedRead:
-    """A bulk copy from shared memory is about to read bytes ``low`` to ``high``."""
+    """A bulk copy reads bytes ``low`` to ``high`` of shared memory. It is done once this phase of the
+    mbarrier that it signals is.
+    """
 
     path: Path
     region: memory.SharedMemory
     low: int
     high: int
+    barrier: MBarrier
+    phase: int
 
 
 @dataclass(slots=True)
@@ -311,8 +315,10 @@ def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
 
 def _issue(
     path: Path, lane: int, view: View, coordinates: Coordinates, to: Value, signals: Value, multicast: Value
-) -> None:
-    """Issue one load by one lane: where to, the mbarrier that it signals, and a multicast mask or None."""
+) -> list[Load]:
+    """Issue one load by one lane: where to, the mbarrier that it signals, and a multicast mask or None. One
+    for each CTA.
+    """
     cluster, probe = path.cta.cluster, path.machine.probe
     home, offset = cluster.cta_of(path, memory.pick(to, lane))
     barrier_home, barrier_offset = cluster.cta_of(path, memory.pick(signals, lane))
@@ -340,6 +346,7 @@ def _issue(
         probe.emit(LoadIssued(path, load, multicast is not None))
     probe.emit(LoadsIssued(path, loads, multicast is not None))
     path.machine.progress += 1
+    return loads
 
 
 def _release_store(
@@ -443,6 +450,13 @@ def _plain(p: Path, space: str, address: int, count: int) -> PlainView:
     return PlainView(region, offset, count)
 
 
+def _shared_read(
+    path: Path, view: PlainView, region: memory.SharedMemory, barrier: MBarrier, phase: int
+) -> None:
+    low = view.offset
+    path.machine.probe.emit(SharedRead(path, region, low, low + view.bytes, barrier, phase))
+
+
 def bulk(instruction: Instr) -> Lowered:
     """cp.async.bulk: a run of bytes, a multiple of 16; and cp.reduce.async.bulk to global memory."""
     parts, operands = instruction.opcode, list(instruction.operands)
@@ -488,9 +502,9 @@ def bulk(instruction: Instr) -> Lowered:
     ) -> None:
         for lane in memory.lanes_of(m):
             view = _plain(p, source_space, memory.pick(where, lane), memory.pick(count, lane))
-            if isinstance(view.region, memory.SharedMemory):
-                p.machine.probe.emit(SharedRead(p, view.region, view.offset, view.offset + view.bytes))
-            _issue(p, lane, view, (), address, barrier_address, ranks)
+            for one in _issue(p, lane, view, (), address, barrier_address, ranks):
+                if isinstance(view.region, memory.SharedMemory):
+                    _shared_read(p, view, view.region, one.barrier, one.phase)
 
     return Lowered(
         "warp",
@@ -527,12 +541,12 @@ def _reduce_in_cluster(operands: Sequence[Any], reduces: tuple[str, str]) -> Low
         for lane in memory.lanes_of(m):
             view = _plain(p, "shared::cta", memory.pick(where, lane), memory.pick(count, lane))
             assert isinstance(view.region, memory.SharedMemory)
-            p.machine.probe.emit(SharedRead(p, view.region, view.offset, view.offset + view.bytes))
             home, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
             _check_tile(p, view, home, offset)
             signalled = find_barrier(p, memory.pick(barrier_address, lane), touches=False)
             same_cta(p, home, signalled)
             phase = signalled.load_issued(p, view.bytes)
+            _shared_read(p, view, view.region, signalled, phase)
             p.machine.probe.emit(ReductionIssued(p, home.shared, offset, view.bytes, signalled, phase))
             if home is not p.cta:
                 p.machine.probe.emit(Touched(p, home, signalled.agent, phase + 1))

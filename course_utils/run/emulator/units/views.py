@@ -133,17 +133,19 @@ class TensorView:
         return tuple((c, n * s) for c, n, s in zip(coordinates, t.extents, t.steps, strict=True))[::-1]
 
     def claimed(
-        self, owners: np.ndarray, tensor: memory.Tensor, coordinates: Coordinates
+        self, owners: np.ndarray, element: int, coordinates: Coordinates
     ) -> tuple[np.ndarray, str] | None:
-        """Of an array with a number for each element of the tensor: the part that this box has, as a view;
-        and what it is, in words. None where the box lies outside, or has elements of another size.
+        """Of an array with a number for each ``element`` bytes of the tensor: the part that this box has, as
+        a view; and what it is, in words. None where the box lies outside, or has smaller elements.
         """
         t, size = self.map, ELEMENT_BYTES[self.map.data_type]
         found = self.slices(coordinates)
-        if found is None or tensor.element != size:
+        if found is None or size % element:
             return None
-        strides = [stride // size * owners.itemsize for stride in (size, *t.strides)]
-        numbers = np.lib.stride_tricks.as_strided(owners, t.dims[::-1], strides[::-1])
+        strides = element, size, *t.strides
+        dims = (size // element, *t.dims)
+        steps = [stride // element * owners.itemsize for stride in strides]
+        numbers = np.lib.stride_tricks.as_strided(owners, dims[::-1], steps[::-1])
         ranges = ", ".join(f"{s.start}:{s.stop}" for s in found[0])
         return numbers[found[0]], f"{self.name}[{ranges}]"
 
@@ -168,10 +170,10 @@ class PlainView:
         return ((self.offset, self.bytes),)
 
     def claimed(
-        self, owners: np.ndarray, tensor: memory.Tensor, coordinates: Coordinates
+        self, owners: np.ndarray, element: int, coordinates: Coordinates
     ) -> tuple[np.ndarray, str] | None:
         """Its elements, as ``TensorView.claimed``."""
-        low, high = self.offset // tensor.element, (self.offset + self.bytes) // tensor.element
+        low, high = self.offset // element, (self.offset + self.bytes) // element
         return owners[low:high], f"elements {low:,} to {high:,} of {self.name}"
 
     def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
