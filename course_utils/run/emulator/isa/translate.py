@@ -60,6 +60,12 @@ class Program:
                     self._counted[i] = name
         local = sum(v.size for v in kernel.variables if v.space in ("local", "param"))
         self.local_size = -(-local // 16) * 16
+        # where whoever comes there ends
+        self.exits = {
+            i
+            for i, (instruction, lowered) in enumerate(zip(kernel.instructions, self.lowered, strict=True))
+            if lowered.kind == "exit" and not instruction.guard
+        }
         self.full: list[Callable[..., int] | None] = [None] * (count + 1)
         self.masked: list[Callable[..., int] | None] = [None] * (count + 1)
         self.length = [0] * (count + 1)
