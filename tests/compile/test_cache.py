@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from course_utils.chips import CHIPS
 from course_utils.compile import cache, header, nvrtc
 from course_utils.compile import cute as cute_compiler
 from course_utils.compile import tilelang as tilelang_compiler

@@ -27,6 +27,7 @@ _TILES = f"1d 2d 3d 4d 5d tile {_BULK}"
 _REDUCES = "add min max inc dec and or xor"
 _MMA = "row col satfinite f16 bf16 tf32 f32 f64 e4m3 e5m2 s8 u8 s4 u4 s32"
 _NAMED = "cta sync arrive red aligned popc and or u32 pred"
+_CTAS = "cta_group::1 cta_group::2"
 _PHASES = f"{_SPACES} b64 {_SCOPES} relaxed release acquire"
 
 TYPES = {"pred", "u8", "s8", "b8", "u16", "s16", "u32", "s32", "u64", "s64", "b16", "b32", "b64", "b128"}
@@ -139,6 +140,16 @@ WORDS: dict[str, frozenset[str]] = {
         "mbarrier.pending_count": "b64",
         "wgmma.fence wgmma.commit_group wgmma.wait_group": "sync aligned",
         "setmaxnreg": "inc dec sync aligned u32",
+        "tcgen05.alloc": f"{_CTAS} sync aligned shared::cta b32",
+        "tcgen05.dealloc": f"{_CTAS} sync aligned b32",
+        "tcgen05.relinquish_alloc_permit": f"{_CTAS} sync aligned",
+        "tcgen05.ld tcgen05.st": "sync aligned 32x32b 16x64b 16x128b 16x256b x1 x2 x4 x8 x16 x32 x64 x128 "
+        "b32",
+        "tcgen05.wait::ld tcgen05.wait::st": "sync aligned",
+        "tcgen05.fence::before_thread_sync tcgen05.fence::after_thread_sync": "",
+        "tcgen05.mma": f"{_CTAS} kind::f16 kind::f8f6f4 collector::a::discard collector::a::lastuse "
+        "collector::a::fill collector::a::use",
+        "tcgen05.commit": f"{_CTAS} mbarrier::arrive::one shared::cluster multicast::cluster b64",
     }.items()
     for name in names.split()
 }
@@ -146,7 +157,9 @@ WORDS: dict[str, frozenset[str]] = {
 # What is refused: an opcode or a word of one, and why. The first that fits is told.
 _LATER = "came with Blackwell"
 REFUSED: dict[str, str] = {
-    "tcgen05": _LATER,
+    "tcgen05.shift tcgen05.cp tcgen05.ws tcgen05.sp tcgen05.red": _LATER,
+    "kind::tf32 kind::i8 kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 ashift": _LATER,
+    "16x32bx2 pack::16b unpack::16b": _LATER,
     "clusterlaunchcontrol": _LATER,
     "st.bulk": _LATER,
     "add.f32x2 sub.f32x2 mul.f32x2 fma.f32x2": _LATER,
@@ -167,7 +180,7 @@ REFUSED: dict[str, str] = {
     "alloca stacksave stackrestore": "a stack that grows as the kernel runs",
     "fns": "no public kernel was seen to use it",
     "noComplete": "no public kernel was seen to use it",
-    "cp_mask ignore_oob oob kind::f8f6f4": _LATER,
+    "cp_mask ignore_oob oob": _LATER,
     "b1 m16n8k128": "no public kernel was seen to use it",
 }
 # What is refused where its operands say so: a spelling does not.
@@ -178,7 +191,6 @@ REFUSED_FORMS: tuple[tuple[str, str], ...] = (
         "its second 32 bytes have no place in the ISA's layouts",
     ),
     ("a `.sync` instruction whose lanes have masks of their own", "lanes of a path run together"),
-    ("256 bits at once (`ld.v8.b32`)", _LATER),
 )
 
 # What a run does not judge, so that a kernel without a finding may still have such a fault.
