@@ -200,6 +200,8 @@ SENTENCES = {
     "a swizzled tile": "a tile of {tensor} with swizzle {swizzle}B starts at shared address {offset:,}, "
     "which {alignment:,} does not divide",
     "a multicast mask": "{who} multicasts to CTAs {mask:#b} of a cluster of {size}",
+    "a pair of one CTA loads": "{who} {who:loads|load} for a CTA pair, and the last CTA of its cluster has no "
+    "pair",
     "a load signals no mbarrier": "a TMA load signals shared address {offset:,} of CTA {cta} as an mbarrier",
     "a broken tensor map": "the tensor map over {tensor}: {why}",
     "no tensor map": "{who} uses address {address:#x} as a tensor map: {why}",

@@ -304,6 +304,8 @@ def _issue(
     if step is None or N % step or not step <= N <= LARGEST_N or descriptor.rest:
         values = {"who": p.warp, "bits": bits, "M": M, "N": N, "count": len(ctas)}
         p.halt("mma-descriptor", "no such shape", **values)
+    if form.from_tmem and folds(M, len(ctas)) > 1:
+        raise _unmodelled(p, "A in tensor memory and a pair with M = 128")
     accumulator = Accumulator(target & COLUMN, M, N, len(ctas))
     off = np.unpackbits(masks.view(np.uint8), bitorder="little").astype(np.bool_).reshape(-1, 128)
     number = issuer.issue(p)
@@ -333,19 +335,24 @@ def _issue(
 
 def _kinds(p: Path, kind: str, descriptor: Descriptor) -> tuple[str, str]:
     """The types of A and B. Raises PtxError for those that are not modelled; a fault for what is none."""
-    line = p.machine.program.kernel.instructions[p.at].line
     known = KINDS[kind]
     for code in (descriptor.a, descriptor.b):
         if kind == "f8f6f4" and code in NARROW:
-            raise PtxError(f"PTX line {line}: {NARROW[code]} in `tcgen05.mma` is not modelled by the emulator")
+            raise _unmodelled(p, NARROW[code])
         if code not in known or kind == "f16" and descriptor.a != descriptor.b:
             values = {"who": p.warp, "kind": kind, "a": descriptor.a, "b": descriptor.b}
             p.halt("mma-descriptor", "no such types", **values)
     if descriptor.sum != 1:
-        raise PtxError(f"PTX line {line}: `tcgen05.mma` with sums of fp16 is not modelled by the emulator")
+        raise _unmodelled(p, "an accumulator of fp16")
     if kind == "f8f6f4" and (descriptor.a_major or descriptor.b_major):
-        raise PtxError(f"PTX line {line}: a transposed fp8 operand of `tcgen05.mma` is not modelled by the emulator")
+        raise _unmodelled(p, "a transposed fp8 operand")
     return known[descriptor.a], known[descriptor.b]
+
+
+def _unmodelled(p: Path, what: str) -> PtxError:
+    instruction = p.machine.program.kernel.instructions[p.at]
+    text = f"{what} of `tcgen05.mma` is not modelled by the emulator: {instruction.text[:160]}"
+    return PtxError(f"PTX line {instruction.line}: {text}")
 
 
 def _read(p: Path, op: Operation, cta: CTA, side: str, matrix: int, rows: int, major: bool) -> None:
