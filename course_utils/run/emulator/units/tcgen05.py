@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from course_utils.artifact import SWIZZLE_BYTES
 from course_utils.ptx.parser import Instr, Mem, PtxError, Vec
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.threads import Touched
@@ -27,7 +28,7 @@ from course_utils.run.emulator.isa.elements import ELEMENT_BITS
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Source, Value
 from course_utils.run.emulator.units.mbarrier import find_barrier, mbarriers
 from course_utils.run.emulator.units.tmem import COLUMN, is_pair, tensor_memory
-from course_utils.run.emulator.units.wgmma import operand, operand_runs, operand_units
+from course_utils.run.emulator.units.wgmma import DESCRIPTOR_SWIZZLES, operand, operand_units
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
@@ -65,8 +66,20 @@ class OperandRead:
     high: int
 
     def runs(self) -> tuple[tuple[int, int], ...]:
-        """The bytes of whole swizzle patterns that it touches: (from, to) of each run of them."""
-        return operand_runs(self.descriptor, self.rows, self.major)
+        """The bytes that it touches, in whole rows of its swizzle: (from, to) of each run of them."""
+        return _runs(self.descriptor, self.rows, self.major)
+
+
+@lru_cache(maxsize=1024)
+def _runs(descriptor: int, rows: int, major: bool) -> tuple[tuple[int, int], ...]:
+    """``OperandRead.runs``. A swizzle moves bytes within a row of it, so a tile that begins at any row has
+    its own bytes alone.
+    """
+    base, units, _, _ = operand_units(descriptor, rows, major)
+    row = max(SWIZZLE_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]], UNIT)
+    touched = np.unique((base + units) * UNIT // row)
+    found = np.split(touched, np.flatnonzero(np.diff(touched) > 1) + 1)
+    return tuple((int(run[0]) * row, (int(run[-1]) + 1) * row) for run in found)
 
 
 @dataclass(slots=True)
