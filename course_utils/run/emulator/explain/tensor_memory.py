@@ -44,7 +44,7 @@ class Sums:
 class Access:
     """A tcgen05.ld or .st of a warp, in its ``quarter`` of the lanes, or an MMA that reads A in all of them
     (-1): over once ``agent`` is seen at ``time``. ``waited`` is the warp's time at its tcgen05.wait, -1
-    before; an MMA needs none.
+    before; an MMA needs none. ``early``: it has read what nothing had written by then.
     """
 
     agent: int
@@ -53,6 +53,7 @@ class Access:
     warp: Warp
     quarter: int
     waited: int = -1
+    early: bool = False
 
     def is_over(self, seen: np.ndarray) -> bool:
         return bool(seen[self.agent] >= self.time)
@@ -126,8 +127,10 @@ class ColumnRaces:
 
     def _loaded(self, event: tmem.Loaded) -> None:
         columns, path = self.of(event.memory), event.path
+        access = self._access(path, False)
+        access.early = None in columns.writers_of(event.quarter, event.low, event.high)
         self._reads(path, columns, event.quarter, event.low, event.high, "tcgen05.ld")
-        columns.read[path.warp.agent, event.low, event.high] = self._access(path, False)
+        columns.read[path.warp.agent, event.low, event.high] = access
 
     def _stored(self, event: tmem.Stored) -> None:
         columns, path = self.of(event.memory), event.path
@@ -176,7 +179,8 @@ class ColumnRaces:
         values: dict[str, Any] = {"who": path.warp, "reader": reader, "low": low, "high": high}
         for writer in columns.writers_of(quarters, low, high):
             if writer is None:
-                find(path, "tmem-uninitialised", "reads columns that nothing has written", values)
+                if op is not None:  # what a load finds so may be written yet: see ``_early``
+                    find(path, "tmem-uninitialised", "reads columns that nothing has written", values)
             elif isinstance(writer, Sums):
                 mine = op is not None and _is_the_same(writer, op)
                 if not mine and not writer.is_over(seen):
@@ -220,10 +224,20 @@ class ColumnRaces:
         seen = path.warp.clock.seen
         values = values | {"reader": reader.warp}
         notes = [("the read", {"at": At(reader.at)})]
-        if not reader.is_over(seen):
+        if reader.early and not reader.is_over(seen):
+            case, notes = "reads before the MMA", [("the other write", {"at": At(path.at)})]
+            find(path, "accumulator-before-commit", case, values, reader.at, notes=notes)
+        elif reader.early:
+            self._early(path, reader, values)
+        elif not reader.is_over(seen):
             find(path, "tmem-overwrite", "writes over a read", values, notes=notes)
         elif not reader.is_waited_for(seen):
             find(path, "tmem-wait", "no wait::ld", values, reader.at, notes=[("the write", {"at": At(path.at)})])
+
+    def _early(self, path: Path, reader: Access, values: dict[str, Any]) -> None:
+        """A load has read what nothing had written, and nothing is written there that it should have had."""
+        values = values | {"who": reader.warp, "reader": "tcgen05.ld"}
+        find(path, "tmem-uninitialised", "reads columns that nothing has written", values, reader.at)
 
     def _freed(self, event: tmem.Freed) -> None:
         path, columns, low, high = event.path, self.of(event.memory), event.low, event.high
@@ -231,6 +245,8 @@ class ColumnRaces:
         values: dict[str, Any] = {"who": path.warp, "low": low, "high": high}
         for reader in columns.readers_of(low, high):
             notes = [("the read", {"at": At(reader.at)})]
+            if reader.early:
+                self._early(path, reader, values)
             if not reader.is_over(seen):
                 values |= {"reader": reader.warp}
                 find(path, "tmem-freed-early", "frees what is read", values, notes=notes)
@@ -261,6 +277,9 @@ class ColumnRaces:
             if issuer.time and seen[issuer.agent] < issuer.time:
                 values = {"who": issuer.warp, "cta": cta.number}
                 find(path, "exit-in-flight", "a CTA ends while an MMA runs", values, issuer.at)
+        for (_, low, high), reader in self.of(memory).read.items():
+            if reader.early:
+                self._early(path, reader, {"low": low, "high": high})
         for one in memory.allocations.values():
             values = {"who": one.warp, "count": one.count, "cta": cta.number}
             find(path, "tmem-leak", "tensor memory is not freed", values, one.at)

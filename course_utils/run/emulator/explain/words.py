@@ -284,7 +284,7 @@ SENTENCES = {
     "no such shape": "the instruction descriptor of {who}'s tcgen05.mma, {bits:#010x}, has M {M} and N {N} "
     "for {count} {count:CTA|CTAs}, or bits that its kind leaves 0",
     "no such types": "the instruction descriptor of {who}'s tcgen05.mma has the types {a} and {b}, which "
-    "kind::{kind} does not have together",
+    "kind::{form} does not have together",
     "no matrix descriptor": "the descriptor of {side}, {descriptor:#018x}, is none of tcgen05.mma<: its bits "
     "46-48 are 1, 52-60 are 0, and its swizzle has a code>",
     "a matrix outside shared memory": "the descriptor of {side}, {descriptor:#018x}, spans shared bytes "
@@ -297,6 +297,8 @@ SENTENCES = {
     "memory, some of which nothing has written",
     "reads before the commit": "{reader} of {who} reads columns {low} to {high} of tensor memory, which a "
     "tcgen05.mma may still write: no commit of its thread has been waited for since",
+    "reads before the MMA": "tcgen05.ld of {reader} reads columns {low} to {high} of tensor memory before "
+    "{writer} of {who} writes them: no commit has been waited for",
     "nothing orders a store": "{reader} of {who} reads columns {low} to {high} of tensor memory, which "
     "{writer} {writer:writes|write}, and nothing orders the two",
     "no wait::st": "{reader} of {who} reads columns {low} to {high} of tensor memory, which {writer} "

@@ -353,7 +353,7 @@ def _kinds(p: Path, kind: str, descriptor: Descriptor) -> tuple[str, str]:
         if kind == "f8f6f4" and code in NARROW:
             raise _unmodelled(p, NARROW[code])
         if code not in known or kind == "f16" and descriptor.a != descriptor.b:
-            values = {"who": p.warp, "kind": kind, "a": descriptor.a, "b": descriptor.b}
+            values = {"who": p.warp, "form": kind, "a": descriptor.a, "b": descriptor.b}
             p.halt("mma-descriptor", "no such types", **values)
     if descriptor.sum != 1:
         raise _unmodelled(p, "an accumulator of fp16")
