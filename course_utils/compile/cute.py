@@ -322,9 +322,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...], chip: Chip) -> tuple[Compil
     return made, allocated
 
 
-def _run_compiler(
-    host: Any, tensors: tuple[Tensor, ...], look: Callable, folder: Path, chip: Chip
-) -> Any:
+def _run_compiler(host: Any, tensors: tuple[Tensor, ...], look: Callable, folder: Path, chip: Chip) -> Any:
     """Trace the host function, have ``look`` see its MLIR, and compile that. Raises CompileError."""
     cute = import_cute(chip)
     try:

@@ -24,13 +24,7 @@ from course_utils.ptx.parser import PtxError, parse
 
 ARCH = HOME.arch  # of kernels for the course's own chip
 FILE = "/kernel.cu"  # a relative name would put the current folder into the PTX
-OPTIONS = (
-    "-std=c++20",
-    "-default-device",
-    "-lineinfo",
-    "--ptxas-options=-v",
-    "-diag-suppress=20012",
-)
+OPTIONS = ("-std=c++20", "-default-device", "-lineinfo", "--ptxas-options=-v", "-diag-suppress=20012")
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 
 Compiled = tuple[str, bytes, str]  # PTX, cubin, the compiler's log

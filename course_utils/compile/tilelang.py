@@ -200,8 +200,8 @@ def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...], chip: Chip) ->
 
 def _key(prim_func: Any, chip: Chip) -> tuple[str, list[str]]:
     """Names all that lowering depends on: the traced function with its lines, the chip, settings, versions,
-    and what reads the result; "" where nobody can tell. And the author's files: what is kept has their numbers, for a
-    cell has another file in each kernel of Jupyter's.
+    and what reads the result; "" where nobody can tell. And the author's files: what is kept has their
+    numbers, for a cell has another file in each kernel of Jupyter's.
 
     The pass configuration is ours (``lines.directives``): a context around it does not count.
     """

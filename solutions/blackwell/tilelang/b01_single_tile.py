@@ -1,4 +1,4 @@
-"""Blackwell, step 1: one tile. 128 threads copy A and B in, one thread issues tcgen05.mma, and the
+"""Blackwell, step 1: one tile. 128 threads copy A and B in, and one thread issues tcgen05.mma. The
 accumulator goes from tensor memory through registers to D.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
@@ -38,6 +38,6 @@ def gemm(M, N, K):
 
             T.copy(acc, regs)  # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31
             T.copy(regs, D)
-            T.sync_threads()  # TileLang frees tensor memory next, so every warp must have read it
+            T.sync_threads()  # TileLang frees tensor memory next: every warp has read it
 
     return main

@@ -1,5 +1,5 @@
-"""Blackwell, step 4: TMA. One thread issues the loads, one the MMAs; both arrive on mbarriers, and a
-TMA store writes D.
+"""Blackwell, step 4: TMA. One thread issues the loads, one the MMAs; both arrive on mbarriers. A TMA
+store writes D.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """
@@ -49,6 +49,6 @@ def gemm(M, N, K):
             T.sync_threads()
             T.tma_copy(D_shared, D[ms, ns])
             T.tma_store_wait(0)
-            T.sync_threads()  # TileLang frees tensor memory next, so every warp must have read it
+            T.sync_threads()  # TileLang frees tensor memory next: every warp has read it
 
     return main

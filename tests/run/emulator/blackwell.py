@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from course_utils.chips import BLACKWELL
-from tests.run.emulator.kernels import by_thread_0, described, init, kernel, own, wait
+from tests.run.emulator.kernels import described, init, kernel, own, wait
 
 DONE, KEPT = 16384, 16384 + 128  # shared bytes: mbarriers, and where tcgen05.alloc stores the address
 BASE = 0x400  # of shared memory
@@ -117,6 +117,3 @@ def blackwell(body, tensors, **options):
     """An Artifact of one PTX body for sm_100a, over these tensors by name."""
     options = {"pointers": list(tensors), "dynamic": 20480} | options
     return replace(kernel(body, tensors=described(tensors), **options), chip=BLACKWELL)
-
-
-__all__ = [name for name in globals() if not name.startswith("_")] + ["by_thread_0"]

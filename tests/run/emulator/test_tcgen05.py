@@ -17,7 +17,7 @@ from course_utils.run import reference as results
 from course_utils.run.emulator import EmulatorError, emulate
 from course_utils.run.emulator.isa.elements import FP8_VALUES
 from tests.run.emulator import blackwell as bw
-from tests.run.emulator.blackwell import by_thread_0
+from tests.run.emulator.kernels import by_thread_0, kernel
 
 SEEDS = (0, 1, 5)
 SOLUTIONS = loading.SOLUTIONS / "blackwell"
@@ -39,7 +39,10 @@ def shared_image(A, B):
 def numbers(rng, rows, kind):
     """A matrix of rows x 32 bytes of this type: its bits, and as float32."""
     if kind in FP8_VALUES:
-        bits = rng.integers(0, 0x40, (rows, 32)).astype(np.uint8) | rng.integers(0, 2, (rows, 32)).astype(np.uint8) << 7
+        bits = (
+            rng.integers(0, 0x40, (rows, 32)).astype(np.uint8)
+            | rng.integers(0, 2, (rows, 32)).astype(np.uint8) << 7
+        )
         return bits, FP8_VALUES[kind][bits]
     values = rng.standard_normal((rows, 16)).astype(np.float32)
     if kind == "bf16":
@@ -86,7 +89,13 @@ def test_signs_sums_and_transposed_operands():
     (a_bits, a), (b_bits, b) = numbers(rng, 128, "f16"), numbers(rng, 16, "f16")
     plain = bw.multiply(128, 16)
     twice = product(128, 16, plain, bw.multiply(128, 16, adds=1))
-    less = product(128, 16, plain, plain.replace("0, 0;", "1, 0;").replace("f16", "f16"), bw.multiply(128, 16, adds=1, negate=1))
+    less = product(
+        128,
+        16,
+        plain,
+        plain.replace("0, 0;", "1, 0;").replace("f16", "f16"),
+        bw.multiply(128, 16, adds=1, negate=1),
+    )
     for seed in SEEDS:
         made = multiplied(bw.tile(a_bits), bw.tile(b_bits), 16, twice, seed)
         np.testing.assert_allclose(made, 2 * (a @ b.T), rtol=1e-5, atol=1e-4)
@@ -103,7 +112,9 @@ def test_lanes_that_are_disabled_keep_what_they_hold():
     (a_bits, a), (b_bits, b) = numbers(rng, 128, "f16"), numbers(rng, 16, "f16")
     masks = "mov.b32 %r30, -1;\nmov.b32 %r31, 0;\n"  # lanes 32 to 63 are off
     second = bw.multiply(128, 16, adds=1, off="{%r31, %r30, %r31, %r31}, ")
-    made = multiplied(bw.tile(a_bits), bw.tile(b_bits), 16, product(128, 16, bw.multiply(128, 16), masks + second), 0)
+    made = multiplied(
+        bw.tile(a_bits), bw.tile(b_bits), 16, product(128, 16, bw.multiply(128, 16), masks + second), 0
+    )
     wanted = a @ b.T * np.where(np.arange(128) // 32 == 1, 1, 2)[:, None]
     np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-4)
 
@@ -158,12 +169,22 @@ def paired(M, N, columns, multicast=True):
     fill = bw.copied(8).replace("ld.global.v4", "add.s64 %rd1, %rd1, %rd20;\nld.global.v4", 1)
     body += fill + bw.PROXY + bw.by_warp_0(bw.alloc(columns, 2), "ALLOCATED") + bw.SYNC + bw.ADDRESS + MEET
     mask = "mov.b16 %rs1, 3;\n"
-    commit = mask + bw.COMMIT.replace("group::1", "group::2").replace("cluster.b64", "cluster.multicast::cluster.b64")
+    commit = mask + bw.COMMIT.replace("group::1", "group::2").replace(
+        "cluster.b64", "cluster.multicast::cluster.b64"
+    )
     commit = commit.replace("[%r3]", "[%r3], %rs1")
     body += "setp.ne.u32 %p4, %r6, 0;\n@%p4 bra OTHER;\n"
     body += by_thread_0(bw.multiply(M, N, group=2) + commit, "MULTIPLIED") + "OTHER:\n"
     out = bw.written(width).replace("st.global", "add.s64 %rd4, %rd4, %rd21;\nst.global", 1)
-    return body + bw.WAITED + bw.load(width) + bw.WAIT_LD + out + MEET + bw.by_warp_0(bw.dealloc(columns, 2), "FREED")
+    return (
+        body
+        + bw.WAITED
+        + bw.load(width)
+        + bw.WAIT_LD
+        + out
+        + MEET
+        + bw.by_warp_0(bw.dealloc(columns, 2), "FREED")
+    )
 
 
 @pytest.mark.parametrize("M, N", [(256, 32), (128, 64)])
@@ -171,14 +192,19 @@ def test_a_pair_multiplies_what_both_ctas_hold(M, N):
     rng = np.random.default_rng(M)
     (a_bits, a), (b_bits, b) = numbers(rng, M, "f16"), numbers(rng, N, "f16")
     images = [
-        shared_image(bw.tile(a_bits[M // 2 * r :][: M // 2]), bw.tile(b_bits[N // 2 * r :][: N // 2])) for r in (0, 1)
+        shared_image(bw.tile(a_bits[M // 2 * r :][: M // 2]), bw.tile(b_bits[N // 2 * r :][: N // 2]))
+        for r in (0, 1)
     ]
     width = N if M == 256 else N // 2
     for seed in SEEDS:
         out = np.zeros((2, 128, width), np.float32)
         tensors = {"image": np.stack(images), "out": out}
         run(paired(M, N, 32), tensors, seed, grid=(2, 1, 1), cluster=(2, 1, 1))
-        made = out.reshape(M, N) if M == 256 else out.reshape(2, 2, 64, width).transpose(0, 2, 1, 3).reshape(M, N)
+        made = (
+            out.reshape(M, N)
+            if M == 256
+            else out.reshape(2, 2, 64, width).transpose(0, 2, 1, 3).reshape(M, N)
+        )
         np.testing.assert_allclose(made, a @ b.T, rtol=1e-5, atol=1e-4)
 
 
@@ -220,7 +246,10 @@ def test_receipts_show_what_the_steps_are_about(dsl):
     "line, why",
     [
         ("tcgen05.shift.cta_group::1.down [%r1]", "came with Blackwell"),
-        ("tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r1], %rd10, %rd11, %r11, [%r1], [%r1], %p3", "came"),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r1], %rd10, %rd11, %r11, [%r1], [%r1], %p3",
+            "came",
+        ),
         ("tcgen05.mma.cta_group::1.kind::tf32 [%r1], %rd10, %rd11, %r11, %p3", "kind::tf32"),
         ("tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %rd10, %rd11, %r11, %p3", "ws"),
         ("tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {%r1}, [%r1], 8", "16x32bx2"),
@@ -250,6 +279,6 @@ def test_what_an_instruction_descriptor_asks_for_may_be_refused(fields, kind, wh
 
 def test_a_chip_without_tensor_memory_is_told():
     body = bw.begun(filled="")
-    artifact = bw.kernel(body, dynamic=20480)
+    artifact = kernel(body, dynamic=20480)
     with pytest.raises(EmulatorError, match="NVIDIA H200 has no tensor memory"):
         emulate(artifact, {})

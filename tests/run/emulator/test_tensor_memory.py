@@ -14,11 +14,9 @@ from course_utils.compile.factory import compile_factory
 from course_utils.run.emulator import emulate
 from tests.run.emulator import blackwell as bw
 from tests.run.emulator.blackwell import (
-
     COMMIT,
     DONE,
     DONE_AT,
-
     FREE,
     PROXY,
     SYNC,
@@ -27,16 +25,14 @@ from tests.run.emulator.blackwell import (
     WAITED,
     alloc,
     begun,
-    by_thread_0,
     by_warp_0,
     copied,
     dealloc,
     load,
     multiply,
     store,
-    written,
 )
-from tests.run.emulator.kernels import init, wait
+from tests.run.emulator.kernels import by_thread_0, init, wait
 
 MMA = multiply(128, 16)
 MULTIPLIED = by_thread_0(MMA + COMMIT, "MULTIPLIED")
@@ -101,7 +97,10 @@ def test_a_whole_warp_that_issues():
 
 
 def test_the_first_mma_adds_to_nothing():
-    one = only(begun() + by_thread_0(multiply(128, 16, adds=1) + COMMIT, "MULTIPLIED") + WAITED + READ + FREE, "tmem-uninitialised")
+    one = only(
+        begun() + by_thread_0(multiply(128, 16, adds=1) + COMMIT, "MULTIPLIED") + WAITED + READ + FREE,
+        "tmem-uninitialised",
+    )
     assert one.detail.startswith("tcgen05.mma of warp 0 reads columns")
 
 
@@ -253,7 +252,12 @@ def test_a_commit_to_no_mbarrier():
 
 
 def test_a_pair_that_allocates_alone():
-    alone = begun(filled="", group=2, allocate="mov.u32 %r6, %cluster_ctarank;\nsetp.ne.u32 %p4, %r6, 0;\n@%p4 bra ALLOCATED;\n" + by_warp_0(alloc(group=2), "ALLOCATED"))
+    alone = begun(
+        filled="",
+        group=2,
+        allocate="mov.u32 %r6, %cluster_ctarank;\nsetp.ne.u32 %p4, %r6, 0;\n@%p4 bra ALLOCATED;\n"
+        + by_warp_0(alloc(group=2), "ALLOCATED"),
+    )
     found = findings(alone, grid=(2, 1, 1), cluster=(2, 1, 1))
     assert "for the other CTA of its pair" in found["deadlock"].detail
 
@@ -266,7 +270,12 @@ PLANTED = {
         *("accumulator-before-commit", "cute.copy(to_regs"),
     ),
     "no barrier before dealloc": (
-        *("cute", "b01_single_tile", "        cute.arch.sync_threads()  # every warp has read", "        # every warp has read"),
+        *(
+            "cute",
+            "b01_single_tile",
+            "        cute.arch.sync_threads()  # every warp has read",
+            "        # every warp has read",
+        ),
         *("tmem-freed-early tmem-unallocated", ""),
     ),
     "no dealloc": (
@@ -282,11 +291,21 @@ PLANTED = {
         *("tmem-uninitialised", "cute.gemm"),
     ),
     "nobody waits for all warps": (
-        *("cute", "b04_tma", "            cute.arch.sync_threads()  # all warps together: nobody misses a phase\n", ""),
+        *(
+            "cute",
+            "b04_tma",
+            "            cute.arch.sync_threads()  # all warps together: nobody misses a phase\n",
+            "",
+        ),
         *("phase-lapped deadlock", "cute.arch.mbarrier_wait(done"),
     ),
     "TileLang frees while others read": (
-        *("tilelang", "b01_single_tile", "            T.sync_threads()  # TileLang frees", "            # TileLang frees"),
+        *(
+            "tilelang",
+            "b01_single_tile",
+            "            T.sync_threads()  # TileLang frees",
+            "            # TileLang frees",
+        ),
         *("tmem-freed-early tmem-unallocated", ""),
     ),
 }
@@ -307,4 +326,6 @@ def test_a_planted_fault_is_found_at_its_line(fault):
             found.setdefault(one.kind, one)
     wanted = set(kinds.split()) & set(found)
     assert wanted, [str(one) for one in found.values()]
-    assert any(found[kind].place.code.startswith(line) for kind in wanted), [str(found[kind]) for kind in wanted]
+    assert any(found[kind].place.code.startswith(line) for kind in wanted), [
+        str(found[kind]) for kind in wanted
+    ]

@@ -196,13 +196,7 @@ class ColumnRaces:
                 find(path, "tmem-read-before-write", "no wait::st", values, notes=notes)
 
     def _overwrites(
-        self,
-        path: Path,
-        columns: Columns,
-        quarters: int | slice,
-        low: int,
-        high: int,
-        op: Operation | None,
+        self, path: Path, columns: Columns, quarters: int | slice, low: int, high: int, op: Operation | None
     ) -> None:
         """Columns are written: is whoever reads or writes them done?"""
         seen = path.warp.clock.seen
@@ -232,7 +226,14 @@ class ColumnRaces:
         elif not reader.is_over(seen):
             find(path, "tmem-overwrite", "writes over a read", values, notes=notes)
         elif not reader.is_waited_for(seen):
-            find(path, "tmem-wait", "no wait::ld", values, reader.at, notes=[("the write", {"at": At(path.at)})])
+            find(
+                path,
+                "tmem-wait",
+                "no wait::ld",
+                values,
+                reader.at,
+                notes=[("the write", {"at": At(path.at)})],
+            )
 
     def _early(self, path: Path, reader: Access, values: dict[str, Any]) -> None:
         """A load has read what nothing had written, and nothing is written there that it should have had."""

@@ -12,7 +12,14 @@ PHRASES = (
 NOTES = (
     *("a load", "a load that nobody waits for", "an init", "its bytes", "its first init", "its init"),
     *("its last wait", "the arrivals", "the init", "the other load", "the read", "the store", "the wait"),
-    *("the MMA", "the other write", "the other wgmma", "the write", "what nothing reads", "what they run alone"),
+    *(
+        "the MMA",
+        "the other write",
+        "the other wgmma",
+        "the write",
+        "what nothing reads",
+        "what they run alone",
+    ),
 )
 # what several sentences begin with
 _FULL = "whose phase {phase} has all its {count} arrivals already"
@@ -200,8 +207,8 @@ SENTENCES = {
     "a swizzled tile": "a tile of {tensor} with swizzle {swizzle}B starts at shared address {offset:,}, "
     "which {alignment:,} does not divide",
     "a multicast mask": "{who} multicasts to CTAs {mask:#b} of a cluster of {size}",
-    "a pair of one CTA loads": "{who} {who:loads|load} for a CTA pair, and the last CTA of its cluster has no "
-    "pair",
+    "a pair of one CTA loads": "{who} {who:loads|load} for a CTA pair, and the last CTA of its cluster has "
+    "no pair",
     "a load signals no mbarrier": "a TMA load signals shared address {offset:,} of CTA {cta} as an mbarrier",
     "a broken tensor map": "the tensor map over {tensor}: {why}",
     "no tensor map": "{who} uses address {address:#x} as a tensor map: {why}",
@@ -268,8 +275,8 @@ SENTENCES = {
     "address overwrites that of {former}'s allocation, which nobody can free any more",
     "a pair of one CTA": "{who} {who:allocates|allocate} {count} columns for a CTA pair, and its cluster has "
     "one CTA",
-    "a pair's other count": "{who} {who:allocates|allocate} {count} columns for a CTA pair, and its other CTA "
-    "{other}",
+    "a pair's other count": "{who} {who:allocates|allocate} {count} columns for a CTA pair, and its other "
+    "CTA {other}",
     "frees what is not allocated": "{who} {who:frees|free} columns {low} to {high} of tensor memory, which "
     "are no allocation",
     "accesses what is not allocated": "{who} {who:accesses|access} columns {low} to {high} of tensor memory, "
@@ -319,8 +326,8 @@ SENTENCES = {
     "tcgen05.mma that {who} issued",
     "operand of tcgen05.mma": "operand {side} of tcgen05.mma",
     "tcgen05.mma of": "tcgen05.mma of {warps}",
-    "for columns": "for {count} columns of tensor memory; {free} of {most} are free, and {who} {who:has|have} "
-    "the others",
+    "for columns": "for {count} columns of tensor memory; {free} of {most} are free, and {who} "
+    "{who:has|have} the others",
     "for its pair": "for the other CTA of its pair, which has not come to tcgen05.alloc for {count} columns",
     # explain/races: who reads
     "operand of wgmma": "operand {side} of wgmma",
@@ -552,8 +559,8 @@ MEANING = {
     "Arrive and wait, in every thread, before the first such access: a cluster barrier.",
     "cluster-rank": "An address or a multicast mask names a CTA that the cluster does not have.",
     "exit-in-flight": "A CTA ends while a TMA transfer, or an MMA, still uses its memory. Wait for loads on "
-    "their barrier, for stores with cp.async.bulk.wait_group and for MMAs on that of their commit, before the "
-    "end.",
+    "their barrier, for stores with cp.async.bulk.wait_group and for MMAs on that of their commit, before "
+    "the end.",
     "out-of-bounds": "An access lies outside its memory. Look at the tile's coordinates, the stage index and "
     "the guard.",
     "stored-twice": "Two CTAs store the same elements, and nothing orders the two. A persistent CTA begins "

@@ -1,9 +1,10 @@
 """How instructions are spelled: the words that may follow each opcode of the table, and what is refused by
 name.
 
-``WORDS`` has Hopper's (PTX ISA, "Instruction Set"), in any order, as ptxas takes them. A word that is not
-here would be passed over in silence, and the numbers would be wrong. ``REFUSED`` says why a kernel does not
-run here, and ``NOT_JUDGED`` what a run does not find: the page of check_any_kernel shows both.
+``WORDS`` has Hopper's and some of Blackwell's (PTX ISA, "Instruction Set"), in any order, as ptxas takes
+them. A word that is not here would be passed over in silence, and the numbers would be wrong. ``REFUSED``
+says why a kernel does not run here, and ``NOT_JUDGED`` what a run does not find: the page of check_any_kernel
+shows both.
 """
 
 from __future__ import annotations
@@ -203,6 +204,9 @@ NOT_JUDGED: tuple[tuple[str, str], ...] = (
     ("`discard`", "memory keeps what it held"),
     ("`.ftz`", "subnormal numbers are kept"),
     ("the last bits", "`wgmma` adds in float32 here; the chip truncates, and keeps fewer bits of fp8 sums"),
+    ("`tcgen05.fence`", "a barrier orders `tcgen05` operations without one; many public kernels have none"),
+    ("`collector::a::use`", "A is read anew"),
+    ("`tcgen05.mma` on a chip", "modelled by the PTX ISA; nothing of it has run on a Blackwell by us"),
 )
 
 

@@ -279,7 +279,7 @@ def multiply(instruction: Instr) -> Lowered:
     off = rest.pop(0).items if rest and isinstance(rest[0], Vec) else ()
     if len(rest) != 1:
         raise ValueError("a scale of D")
-    pair, from_tmem, (accumulates,) = is_pair(opcode), isinstance(a, Mem), rest
+    pair, from_tmem = is_pair(opcode), isinstance(a, Mem)
     if len(off) not in (0, 8 if pair else 4):
         raise ValueError("another number of masks of lanes")
 
@@ -289,12 +289,13 @@ def multiply(instruction: Instr) -> Lowered:
         p: Path, m: Mask, target: Value, a: Value, b: Value, bits: Value, adds: Value, *off: Value
     ) -> None:
         for lane in _one_thread(p, m, "tcgen05.mma"):
-            given = (memory.pick(one, lane) for one in (target, a, b, bits))
+            d, left, right, descriptor = (memory.pick(one, lane) for one in (target, a, b, bits))
             masks = np.array([memory.pick(one, lane) for one in off], np.uint32)
-            _issue(p, p.warp.unit(Issuers).of(lane), form, *given, bool(memory.pick(adds, lane)), masks)
+            issuer, accumulates = p.warp.unit(Issuers).of(lane), bool(memory.pick(adds, lane))
+            _issue(p, issuer, form, d, left, right, descriptor, accumulates, masks)
 
     sources: tuple[Source, ...] = (target, 32), (a, 32 if from_tmem else 64), (b, 64), (bits, 32)
-    sources += (accumulates, 1), *((one, 32) for one in off)
+    sources += (rest[0], 1), *((one, 32) for one in off)
     return Lowered("warp", function, sources=sources, cut=True)
 
 

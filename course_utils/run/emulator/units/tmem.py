@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class Awaited:
 
 @dataclass(slots=True)
 class Allocation:
-    """Columns from ``low`` on; ``at`` is the instruction, ``kept_at`` the shared byte that has the address."""
+    """Columns from ``low`` on, by a warp's instruction ``at``; shared byte ``kept_at`` has the address."""
 
     low: int
     count: int
@@ -152,7 +152,11 @@ class AllocWait(Wait):
         if len(self.asking) < self.needed:
             return False
         memories = [tensor_memory(path.cta) for path, _ in self.asking]
-        starts = [low for low in memories[0].starts(self.count) if all(low in m.starts(self.count) for m in memories)]
+        starts = [
+            low
+            for low in memories[0].starts(self.count)
+            if all(low in m.starts(self.count) for m in memories)
+        ]
         if not starts:
             return False
         low = self.asking[0][0].machine.schedule.random.choice(starts)
@@ -160,8 +164,8 @@ class AllocWait(Wait):
             cta, offset = path.cta.cluster.cta_of(path, address)
             former = next((a for a in mine.allocations.values() if a.kept_at == offset), None)
             if former is not None and cta is path.cta:
-                values = {"who": path.warp, "count": self.count, "former": former.warp}
-                path.report("tmem-alloc", "allocates over an address", **values)
+                count, by = self.count, former.warp
+                path.report("tmem-alloc", "allocates over an address", who=path.warp, count=count, former=by)
             mine.allocations[low] = Allocation(low, self.count, path.at, offset, path.warp)
             mine.most = self.count
             path.machine.probe.emit(Allocated(path, mine))
@@ -189,7 +193,7 @@ def alloc(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask, following: int, address: Value, count: Value) -> int:
         all_lanes(p, m, "tcgen05.alloc")
         mine, columns = tensor_memory(p.cta), memory.pick(count, 0)
-        values = {"who": p.warp, "count": columns}
+        values: dict[str, Any] = {"who": p.warp, "count": columns}
         if columns & (columns - 1) or not LEAST <= columns <= mine.columns:
             p.halt("tmem-alloc", "columns of an allocation", most=mine.columns, **values)
         if mine.relinquished:
@@ -263,11 +267,7 @@ _SHAPES: dict[str, tuple[np.ndarray, np.ndarray, int]] = {
     "32x32b": (_LANE[None], np.zeros((1, LANES), np.int64), 1),
     "16x64b": ((_LANE // 4 + 8 * (_LANE % 2))[None], (_LANE // 2 % 2)[None], 2),
     "16x128b": (np.stack([_LANE // 4, _LANE // 4 + 8]), np.stack([_LANE % 4] * 2), 4),
-    "16x256b": (
-        np.stack([_LANE // 4] * 2 + [_LANE // 4 + 8] * 2),
-        np.stack([_PAIR, _PAIR + 1] * 2),
-        8,
-    ),
+    "16x256b": (np.stack([_LANE // 4] * 2 + [_LANE // 4 + 8] * 2), np.stack([_PAIR, _PAIR + 1] * 2), 8),
 }
 
 
@@ -299,7 +299,11 @@ def _place(p: Path, address: Value, width: int, rows: int) -> tuple[TensorMemory
     bits = memory.pick(address, 0)
     lane, column, quarter = bits >> 16, bits & COLUMN, p.warp.index % QUARTERS
     mine = tensor_memory(p.cta)
-    if lane % LANES + rows > LANES or lane % LANES not in (0, LANES // 2) or lane // LANES not in (0, quarter):
+    if (
+        lane % LANES + rows > LANES
+        or lane % LANES not in (0, LANES // 2)
+        or lane // LANES not in (0, quarter)
+    ):
         reach = {"first": quarter * LANES, "last": quarter * LANES + LANES - 1}
         p.halt("tmem-lanes", "another warp's lanes", who=p.warp, lane=lane, **reach)
     if not mine.holds(column, column + width):
