@@ -344,7 +344,7 @@ def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> 
             raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {tensor.dtype}{why}")
 
 
-def _lower(prim_func: Any, chip: Chip) -> Any:
+def _lower(prim_func: Any, chip: Chip = HOME) -> Any:
     from tilelang import tvm
 
     target = tvm.target.Target({"kind": "cuda", "arch": chip.arch})

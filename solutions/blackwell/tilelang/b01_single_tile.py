@@ -1,5 +1,5 @@
-"""Blackwell, step 1: one tile. 128 threads copy A and B in, and one thread issues tcgen05.mma. The
-accumulator goes from tensor memory through registers to D.
+"""Blackwell, step 1: one tile. 128 threads copy A and B in, and one thread issues tcgen05.mma.
+The accumulator goes from tensor memory through registers to D.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """

@@ -1,5 +1,5 @@
-"""Blackwell, step 4: TMA. One thread issues the loads, one the MMAs; both arrive on mbarriers. A TMA
-store writes D.
+"""Blackwell, step 4: TMA. One thread issues loads and MMAs, mbarriers tell when each is done,
+and a TMA store writes D.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """
