@@ -17,7 +17,7 @@ from course_utils.run import reference as results
 from course_utils.run.emulator import EmulatorError, emulate
 from course_utils.run.emulator.isa.elements import FP8_VALUES
 from tests.run.emulator import blackwell as bw
-from tests.run.emulator.kernels import by_thread_0, kernel
+from tests.run.emulator.kernels import by_thread_0, init, kernel, load_tile, tile_map, wait
 
 SEEDS = (0, 1, 5)
 SOLUTIONS = loading.SOLUTIONS / "blackwell"
@@ -77,7 +77,7 @@ def test_an_mma_multiplies_each_kind_and_shape(types, M, N):
     rng = np.random.default_rng(M + N)
     (a_bits, a), (b_bits, b) = numbers(rng, M, types[0]), numbers(rng, N, types[1])
     kind, a_code, b_code = TYPES[types]
-    body = product(M, N, bw.multiply(M, N, kind=kind, a=None, bits=bw.instruction(M, N, a_code, b_code)))
+    body = product(M, N, bw.multiply(M, N, kind=kind, bits=bw.instruction(M, N, a_code, b_code)))
     for seed in SEEDS:
         out = multiplied(bw.tile(a_bits), bw.tile(b_bits), N, body, seed)
         lanes = np.arange(128) if M == 128 else np.arange(64) % 16 + 32 * (np.arange(64) // 16)
@@ -208,6 +208,28 @@ def test_a_pair_multiplies_what_both_ctas_hold(M, N):
         np.testing.assert_allclose(made, a @ b.T, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("opcode", ["2d.cta_group::2.shared::cluster", "2d.shared::cluster"])
+def test_loads_of_both_ctas_signal_the_even_ones_barrier(opcode):
+    """Each CTA of a pair loads its tile into its own memory; TileLang writes .cta_group first, CuTe last."""
+    last = "" if "cta_group" in opcode else ".cta_group::2"
+    load = load_tile("%r1", "%r4").replace("2d.shared::cta", opcode).replace("::bytes ", f"::bytes{last} ")
+    body = (
+        init(1) + "add.s32 %r3, %r1, 8192;\nand.b32 %r4, %r3, 0xFEFFFFFF;\nmov.u32 %r6, %cluster_ctarank;\n"
+    )
+    expect = "setp.eq.u32 %p4, %r6, 0;\n@%p4 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 16384;\n"
+    body += MEET + by_thread_0(expect + load, "LOADED")
+    body += "setp.ne.u32 %p5, %r6, 0;\n@%p5 bra OTHER;\n" + wait("[%r3]", 0, "FULL") + "OTHER:\n" + MEET
+    read = "shl.b32 %r7, %r0, 2;\nadd.s32 %r7, %r7, %r1;\nld.shared.u32 %r8, [%r7];\n"
+    out = "shl.b32 %r9, %r6, 7;\nadd.s32 %r9, %r9, %r0;\nmul.wide.u32 %rd2, %r9, 4;\n"
+    out += "ld.param.u64 %rd1, [k_param_1];\nadd.s64 %rd1, %rd1, %rd2;\nst.global.u32 [%rd1], %r8;\n"
+    A = np.arange(64 * 64, dtype=np.uint16).view(np.float16).reshape(64, 64)
+    for seed in SEEDS:
+        tensors = {"A": A, "out": np.zeros((2, 128), np.uint32)}
+        options = {"maps": [("A", tile_map((64, 64), (64, 64), swizzle=0))], "pointers": ["out"]}
+        run(body + read + out, tensors, seed, grid=(2, 1, 1), cluster=(2, 1, 1), **options)
+        assert (tensors["out"] == A.reshape(-1).view(np.uint32)[:128]).all()
+
+
 @cache
 def solution(name, dsl):
     factory = loading.load_factory(SOLUTIONS / dsl / f"{name}.py")
@@ -266,7 +288,7 @@ def test_what_is_not_modelled_is_refused_by_name(line, why):
 @pytest.mark.parametrize(
     "fields, kind, what",
     [
-        ({"a": 5}, "f8f6f4", "e2m1"),
+        ({"bits": bw.instruction(128, 16, 5)}, "f8f6f4", "e2m1"),
         ({"added": 0}, "f16", "an accumulator of fp16"),
         ({"major": 1}, "f8f6f4", "a transposed fp8 operand"),
     ],
