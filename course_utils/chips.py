@@ -102,17 +102,18 @@ CHIPS = {
         _hopper("NVIDIA H100 PCIe", 114, 756.5),
         _hopper("NVIDIA GH200 480GB", 132, 989.5),
         Chip(
-            "sm_100a",  # any chip of it: nothing of the course runs there yet
+            "sm_100a",  # any chip of it, as large as a B200: nothing of the course has run on one by us
             "Blackwell",
             "sm_100a",
             (10, 0),
-            0,
+            148,
             tensor_memory=(128, 512),  # PTX ISA, tcgen05, Tensor Memory
             units=("tcgen05", "tmem", "clc"),
         ),
     )
 }
 HOME = CHIPS["NVIDIA H200"]  # the course's: of a machine without a GPU, and of what was recorded
+BLACKWELL = CHIPS["sm_100a"]  # of the kernels of solutions/blackwell, which are compiled and emulated
 
 
 def of_device(device: Mapping[str, Any]) -> Chip:

@@ -7,7 +7,7 @@ import pytest
 
 from course_utils import chips, plans
 from course_utils.artifact import Artifact, ArtifactError, Resources, Tensor
-from course_utils.chips import CHIPS, HOME
+from course_utils.chips import BLACKWELL, CHIPS, HOME
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.limits import require_fits
@@ -39,7 +39,7 @@ def test_a_known_device_is_its_row(name, sms):
 
 def test_the_clock_at_its_peak_is_that_of_the_white_paper():
     assert HOME.clock == pytest.approx(1.83e9, rel=1e-3)
-    assert chips.of_device(device("NVIDIA H20", sms=78)).clock == CHIPS["sm_100a"].clock == 0
+    assert chips.of_device(device("NVIDIA H20", sms=78)).clock == BLACKWELL.clock == 0
 
 
 def test_an_unknown_device_has_the_limits_of_its_capability_and_its_own_sms():
@@ -77,7 +77,7 @@ def test_plans_of_step_11_fill_the_chip():
 
 
 def test_an_artifact_names_its_chip_and_an_old_one_is_of_the_courses_own():
-    for chip in (HOME, PCIE, chips.of_device(device("NVIDIA H20", sms=78))):
+    for chip in (HOME, PCIE, BLACKWELL, chips.of_device(device("NVIDIA H20", sms=78))):
         assert Artifact.from_bytes(kernel(chip=chip).to_bytes()).chip == chip
     assert Artifact.from_bytes(edited(lambda fields: fields.pop("chip"))).chip is HOME
 
@@ -140,8 +140,8 @@ def test_a_factory_that_takes_sm_count_gets_the_chips(tmp_path):
     made = compile_factory(gemm, "tilelang", (128, 128, 128), chip=PCIE)
     assert (made.grid, made.chip) == ((114, 1, 1), PCIE)
     assert compile_factory(gemm, "tilelang", (128, 128, 128)).grid == (132, 1, 1)
-    with pytest.raises(CompileError, match="compiles for sm_90a"):
-        compile_factory(gemm, "tilelang", (128, 128, 128), chip=CHIPS["sm_100a"])
+    made = compile_factory(gemm, "tilelang", (128, 128, 128), chip=BLACKWELL)
+    assert (made.grid, made.chip) == ((148, 1, 1), BLACKWELL) and ".target sm_100a" in made.ptx
 
 
 @pytest.mark.parametrize("step", ["step06", "step10", "step11"])

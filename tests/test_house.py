@@ -79,6 +79,8 @@ def test_a_teachers_rooms_need_what_a_teacher_has():
 def test_kernels_need_the_two_languages_only():
     assert imported(ROOT / "solutions" / "tilelang") == {"tilelang"}
     assert imported(ROOT / "solutions" / "cute") == {"nvidia-cutlass-dsl"}
+    assert imported(ROOT / "solutions" / "blackwell" / "tilelang") == {"tilelang"}
+    assert imported(ROOT / "solutions" / "blackwell" / "cute") == {"nvidia-cutlass-dsl"}
 
 
 def test_a_check_needs_no_extra():

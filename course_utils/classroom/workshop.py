@@ -195,7 +195,7 @@ def prepare() -> None:
     """Make what every sandbox reads and none could keep: NVRTC's precompiled header of TileLang's."""
     from course_utils.compile import tilelang
 
-    nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS, ["tilelang"])
+    nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS[nvrtc.ARCH], ["tilelang"])
 
 
 def _place(place: Place | None) -> Place | None:

@@ -35,6 +35,7 @@ from course_utils.artifact import (
     Tensor,
     file_name,
 )
+from course_utils.chips import HOME, Chip
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -44,7 +45,7 @@ from course_utils.problems import PROBLEMS, swapped
 from course_utils.ptx.parser import entries, signature
 from course_utils.tma.encoding import decode
 
-OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
+OPTIONS = "--keep-ptx --keep-cubin --generate-line-info remarks{ptx} --dump-dir "
 PACKAGES = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core")
 SUSPECTS = ("cute.copy", "cute.gemm")  # operations with no result, so a program is one without them too
 TRY_LIMIT = 2.0  # seconds; the compiler takes half of one
@@ -102,13 +103,13 @@ class _Attribute(ctypes.Structure):
     _fields_ = [("id", ctypes.c_int32), ("_", ctypes.c_uint8 * 4), ("value", ctypes.c_uint32 * 16)]
 
 
-def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
-    """Compile ``factory(*size)``, a ``@cute.jit`` function of the tensors that the problem ``kind`` has (of
-    ``problems.PROBLEMS``), row-major.
+def compile_kind(factory: Callable, kind: str, *size: int, chip: Chip = HOME) -> Artifact:
+    """Compile ``factory(*size)`` for ``chip``, a ``@cute.jit`` function of the tensors that the problem
+    ``kind`` has (of ``problems.PROBLEMS``), row-major.
 
     Raises CompileError, whose text says what to change.
     """
-    return compile_host(_host(factory, kind, size), PROBLEMS[kind].tensors(*size))
+    return compile_host(_host(factory, kind, size, chip), PROBLEMS[kind].tensors(*size), chip)
 
 
 def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
@@ -125,7 +126,8 @@ def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     none, no_one = (0, 0, 0), Resources(0, 0, 0, 0, 0)
     try:
         with cache.scratch() as folder:
-            _run_compiler(_host(factory, kind, size), PROBLEMS[kind].tensors(*size), look, folder)
+            host = _host(factory, kind, size, HOME)
+            _run_compiler(host, PROBLEMS[kind].tensors(*size), look, folder, HOME)
     except _Found as found:
         name, code = found.made
         written = b64encode(code).decode()
@@ -152,12 +154,12 @@ def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
     Compiler.compile = instead
     try:
         with cache.scratch() as folder, quiet() as said:
-            compiled = _run_compiler(_no_host(), tensors, lambda *_: None, folder)
+            compiled = _run_compiler(_no_host(), tensors, lambda *_: None, folder, HOME)
             compiled.function_name = traced.kernel
             made = compiled.artifacts.PTX, compiled.artifacts.CUBIN
     finally:
         Compiler.compile = own
-    return _only(_artifacts(_with_launches(compiled, *made, said[0], tensors), allocated, tensors))
+    return _only(_artifacts(_with_launches(compiled, *made, said[0], tensors), allocated, tensors, HOME))
 
 
 def _no_host() -> Any:
@@ -175,11 +177,12 @@ def _no_host() -> Any:
     return main
 
 
-def _host(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:
+def _host(factory: Callable, kind: str, size: tuple[int, ...], chip: Chip) -> Any:
     """The host function of ``factory(*size)``, which takes the tensors that the problem has. Raises
     CompileError.
     """
     problem = PROBLEMS[kind]
+    import_cute(chip)
     host = _trace(factory, problem.function, size, problem.signature(size))
     taken, words = list(inspect.signature(host).parameters), problem.signature(size)
     if swapped(taken, problem.tensors(*size)):
@@ -188,12 +191,13 @@ def _host(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:
     return host
 
 
-def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
-    """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel.
+def compile_host(host: Any, tensors: tuple[Tensor, ...], chip: Chip = HOME) -> Artifact:
+    """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel, for
+    ``chip``.
 
     Raises CompileError.
     """
-    return _only(compile_program(host, tensors))
+    return _only(compile_program(host, tensors, chip))
 
 
 def _only(artifacts: list[Artifact]) -> Artifact:
@@ -208,17 +212,17 @@ def _only(artifacts: list[Artifact]) -> Artifact:
     return artifacts[0]
 
 
-def compile_program(host: Any, tensors: tuple[Tensor, ...]) -> list[Artifact]:
-    """Compile any ``@cute.jit`` function that takes these tensors in order: one Artifact for each launch, in
-    order.
+def compile_program(host: Any, tensors: tuple[Tensor, ...], chip: Chip = HOME) -> list[Artifact]:
+    """Compile any ``@cute.jit`` function that takes these tensors in order, for ``chip``: one Artifact for
+    each launch, in order.
 
     Raises CompileError.
     """
-    return _artifacts(*_compile(host, tensors), tensors)
+    return _artifacts(*_compile(host, tensors, chip), tensors, chip)
 
 
 def _artifacts(
-    compiled: Compiled, allocated: list[Allocation], tensors: tuple[Tensor, ...]
+    compiled: Compiled, allocated: list[Allocation], tensors: tuple[Tensor, ...], chip: Chip
 ) -> list[Artifact]:
     """One Artifact for each launch. Raises CompileError where one does not fit the chip."""
     ptx, cubin, log, launches = compiled
@@ -236,11 +240,12 @@ def _artifacts(
             python=lines.texts(set(re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.M))),
             versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")},
             allocations=tuple(allocated) if len(kernels) == 1 else (),  # which are of which is not known
+            chip=chip,
             **launch,
         )
         tiles = ", ".join(f"{artifact.name_of(one)} {one.size:,}" for one in artifact.allocations)
         shared = artifact.dynamic_shared + artifact.resources.static_shared
-        require_fits(artifact.grid, artifact.block, artifact.cluster, shared, tiles)
+        require_fits(artifact.grid, artifact.block, artifact.cluster, shared, tiles, chip)
         artifacts.append(artifact)
     return artifacts
 
@@ -254,7 +259,6 @@ def _log_of(log: str, kernel: str) -> str:
 
 def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) -> Any:
     """Call the factory, which the learner calls ``name``; ``arguments`` are what its result must take."""
-    import_cute()
     call = f"{name}({', '.join(map(str, size))})"
     try:
         host = factory(*size)
@@ -291,7 +295,7 @@ def _defined(host: Any) -> Place:
     return at(code.co_filename, first + below)
 
 
-def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[Allocation]]:
+def _compile(host: Any, tensors: tuple[Tensor, ...], chip: Chip) -> tuple[Compiled, list[Allocation]]:
     """Compile the host function, or find what the same MLIR made before. With its shared memory."""
     addresses = list(_addresses(tensors))
     key, silence = "", contextlib.ExitStack()
@@ -310,7 +314,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
     with cache.scratch() as folder:
         try:
             with silence:
-                compiled = _run_compiler(host, tensors, look, folder)
+                compiled = _run_compiler(host, tensors, look, folder, chip)
         except _Found as found:
             return found.made, allocated
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
@@ -320,14 +324,14 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
     return made, allocated
 
 
-def _run_compiler(host: Any, tensors: tuple[Tensor, ...], look: Callable, folder: Path) -> Any:
+def _run_compiler(host: Any, tensors: tuple[Tensor, ...], look: Callable, folder: Path, chip: Chip) -> Any:
     """Trace the host function, have ``look`` see its MLIR, and compile that. Raises CompileError."""
-    cute = import_cute()
+    cute = import_cute(chip)
     try:
         return cute.compile(
             host,
             *map(_fake, tensors),
-            options=f"{OPTIONS}{folder}",
+            options=f"--gpu-arch {chip.arch} {OPTIONS}{folder}",
             trace_finalize_hooks=look,
             no_jit_engine=True,  # the host function runs in an engine of ours
         )
@@ -433,9 +437,9 @@ def prepare() -> None:
         import_module(module)
 
 
-def import_cute() -> Any:
-    """The DSL, told that its GPU is a Hopper one: without a driver it would take Blackwell."""
-    os.environ["CUTE_DSL_ARCH"] = nvrtc.ARCH
+def import_cute(chip: Chip = HOME) -> Any:
+    """The DSL, told what its GPU is: without a driver it would take Blackwell."""
+    os.environ["CUTE_DSL_ARCH"] = chip.arch
     with quiet():
         import cutlass.cute as cute
         from cutlass.cutlass_dsl import CuTeDSL

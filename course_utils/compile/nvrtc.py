@@ -17,21 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import GENERATED, Resources
-from course_utils.chips import HOME
+from course_utils.chips import HOME, Chip
 from course_utils.compile import cache, header
 from course_utils.compile.errors import CompileError
 from course_utils.ptx.parser import PtxError, parse
 
-ARCH = HOME.arch
+ARCH = HOME.arch  # of kernels for the course's own chip
 FILE = "/kernel.cu"  # a relative name would put the current folder into the PTX
-OPTIONS = (
-    f"--gpu-architecture={ARCH}",
-    "-std=c++20",
-    "-default-device",
-    "-lineinfo",
-    "--ptxas-options=-v",
-    "-diag-suppress=20012",
-)
+OPTIONS = ("-std=c++20", "-default-device", "-lineinfo", "--ptxas-options=-v", "-diag-suppress=20012")
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 
 Compiled = tuple[str, bytes, str]  # PTX, cubin, the compiler's log
@@ -52,9 +45,13 @@ def cuda_include_dirs() -> tuple[str, ...]:
 
 
 def compile_source(
-    source: str, include_dirs: Sequence[str], headers: Sequence[str] = (), packages: Sequence[str] = ()
+    source: str,
+    include_dirs: Sequence[str],
+    headers: Sequence[str] = (),
+    packages: Sequence[str] = (),
+    chip: Chip = HOME,
 ) -> tuple[str, bytes, Resources]:
-    """Compile one kernel, or find it in the cache. Returns PTX, cubin and what ptxas allotted.
+    """Compile one kernel for ``chip``, or find it in the cache. Returns PTX, cubin and what ptxas allotted.
 
     ``headers`` are included ahead of the source, and once for all kernels where the cache can keep them.
     ``packages`` own the files in ``include_dirs``: another version of one, and nothing that was kept is
@@ -62,7 +59,7 @@ def compile_source(
     """
     ahead = "".join(f"#include <{header}>\n" for header in headers)
     text = f"{ahead}#pragma hdrstop\n#line 1\n{source}" if ahead else source
-    options = [*OPTIONS, *(f"-I{folder}" for folder in include_dirs)]
+    options = [_architecture(chip), *OPTIONS, *(f"-I{folder}" for folder in include_dirs)]
     made_by = [f"{name} {_version(name)}" for name in (*PACKAGES, *packages)]
     made_by += _all_dates(include_dirs)
     key = cache.key_of("nvrtc", text, *options, *made_by)
@@ -99,7 +96,11 @@ def _ask_driver() -> None:
     """Have NVRTC ask the driver once, in this process. There it comes back with nothing; in a forked child it
     would crash where torch has asked before (observed with driver 580, CUDA_VISIBLE_DEVICES empty).
     """
-    _compile("", list(OPTIONS))
+    _compile("", [_architecture(HOME), *OPTIONS])
+
+
+def _architecture(chip: Chip) -> str:
+    return f"--gpu-architecture={chip.arch}"
 
 
 def _all_dates(include_dirs: Sequence[str]) -> list[str]:
@@ -171,7 +172,7 @@ def _load() -> None:
 
 def _take_heap() -> None:
     with contextlib.suppress(CompileError):  # it takes its memory, and then misses the file
-        _compile("", [*OPTIONS, "-use-pch=/nonexistent/header"])
+        _compile("", [_architecture(HOME), *OPTIONS, "-use-pch=/nonexistent/header"])
 
 
 def _compile(text: str, options: list[str]) -> Compiled:

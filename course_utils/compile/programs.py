@@ -51,7 +51,7 @@ def launches(lowered: Any, tensors: tuple[Tensor, ...], known: Mapping[str, Any]
 
 
 def _assembled(source: str) -> tuple[str, bytes, Resources]:
-    return nvrtc.compile_source(ahead(source) + source, _include_dirs(), HEADERS, ["tilelang"])
+    return nvrtc.compile_source(ahead(source) + source, _include_dirs(), HEADERS[nvrtc.ARCH], ["tilelang"])
 
 
 class _Host:

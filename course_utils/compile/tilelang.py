@@ -25,6 +25,7 @@ from typing import Any
 
 from course_utils import artifact
 from course_utils.artifact import Artifact, Parameter, Place, Resources, Tensor, TensorMap
+from course_utils.chips import HOME, Chip
 from course_utils.compile import cache, copy_errors, lines, nvrtc, operands
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -35,11 +36,16 @@ from course_utils.problems import PROBLEMS, Problem, swapped
 DTYPE = "float16"  # of almost every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-# all that TileLang's CUDA source for Hopper begins with: each kernel takes some of them
-_NAMES = (
-    "nvrtc_std instruction/wgmma intrin barrier copy_sm90 cluster reduce scan ldsm threadblock_swizzle debug"
-)
-HEADERS = tuple(f"tl_templates/cuda/{name}.h" for name in _NAMES.split())
+# all that TileLang's CUDA source begins with, by what it is compiled for: each kernel takes some of them
+_NAMES = {
+    "sm_90a": "nvrtc_std instruction/wgmma intrin barrier copy_sm90 cluster reduce scan ldsm "
+    "threadblock_swizzle debug",
+    "sm_100a": "nvrtc_std instruction/tcgen05mma tcgen_05 tcgen_05_ld tcgen_05_st intrin barrier copy_sm100 "
+    "cluster reduce scan ldsm threadblock_swizzle debug",
+}
+HEADERS = {
+    arch: tuple(f"tl_templates/cuda/{name}.h" for name in names.split()) for arch, names in _NAMES.items()
+}
 SETTINGS = ("TILELANG_", "TL_", "TVM_")  # what the environment variables that it reads begin with
 # a function that an author may have TileLang call on the CUDA source (tilelang.engine.callback)
 CALLBACK = "tilelang_callback_cuda_postproc"
@@ -47,13 +53,13 @@ MULTIPLIES, WAITS = r"gemm|ptx_wgmma", "mbarrier_wait"  # in the names of TileLa
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
-def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
-    """Compile ``factory(*size)``, a TileLang PrimFunc of the tensors that the problem ``kind`` has (of
-    ``problems.PROBLEMS``).
+def compile_kind(factory: Callable, kind: str, *size: int, chip: Chip = HOME) -> Artifact:
+    """Compile ``factory(*size)`` for ``chip``, a TileLang PrimFunc of the tensors that the problem ``kind``
+    has (of ``problems.PROBLEMS``).
 
     Raises CompileError, whose text says what to change.
     """
-    return compile_prim_func(_traced(factory, kind, size))
+    return compile_prim_func(_traced(factory, kind, size), chip)
 
 
 def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
@@ -108,8 +114,8 @@ def _extent(size: Any) -> int:
     return int(size) if isinstance(size, int) or hasattr(size, "value") else 0
 
 
-def compile_prim_func(prim_func: Any) -> Artifact:
-    """Compile any TileLang PrimFunc with static shapes and one kernel. Raises CompileError."""
+def compile_prim_func(prim_func: Any, chip: Chip = HOME) -> Artifact:
+    """Compile any TileLang PrimFunc with static shapes and one kernel for ``chip``. Raises CompileError."""
     if any(handle not in prim_func.buffer_map for handle in prim_func.params):
         raise CompileError(
             "signature", "the kernel takes a scalar; it must take tensors only, and sizes as Python integers"
@@ -123,22 +129,25 @@ def compile_prim_func(prim_func: Any) -> Artifact:
     )
     # a view of a tensor (T.view) gives its memory the view's name
     names = {str(b.data.name): str(b.name) for b in buffers} | {str(b.name): str(b.name) for b in buffers}
-    bare = _kept_or_lowered(prim_func, tensors, names)
+    bare = _kept_or_lowered(prim_func, tensors, names, chip)
     shape = bare.grid, bare.block, bare.cluster
-    require_fits(*shape, bare.dynamic_shared)
+    require_fits(*shape, bare.dynamic_shared, chip=chip)
     marked = ahead(bare.source) + bare.source
     source, origins = lines.read(marked, lines.barriers_of(prim_func))
     python = lines.texts({origin.file for origin in origins if origin})
     try:
-        ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
+        ptx, cubin, resources = nvrtc.compile_source(
+            source, _include_dirs(), HEADERS[chip.arch], ["tilelang"], chip
+        )
     except CompileError as error:
         origin = origins[error.line - 1] if 0 < error.line <= len(origins) else None
         place = at(origin.file, origin.line) if origin else None
         told, under = refused(error.text)
         raise CompileError(error.stage, told, place=place, under=under) from error
-    require_fits(*shape, bare.dynamic_shared + resources.static_shared)
+    require_fits(*shape, bare.dynamic_shared + resources.static_shared, chip=chip)
     return replace(
         bare,
+        chip=chip,
         ptx=ptx,
         cubin=cubin,
         resources=resources,
@@ -161,17 +170,19 @@ def ahead(source: str) -> str:
     return text
 
 
-def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...], names: dict[str, str]) -> Artifact:
+def _kept_or_lowered(
+    prim_func: Any, tensors: tuple[Tensor, ...], names: dict[str, str], chip: Chip
+) -> Artifact:
     """The launch and the CUDA source with its directives, from the cache or lowered now. ``names`` are the
     tensors', by those of their memory.
     """
-    key, files = _key(prim_func)
+    key, files = _key(prim_func, chip)
     with quiet():  # as lowering is: an author who closed the output is told so each time
         found = cache.read(key) if key else None
     if found is not None:
         bare = Artifact.from_bytes(found)
         return replace(bare, source=lines.named(bare.source, files))
-    lowered = _lower(prim_func)
+    lowered = _lower(prim_func, chip)
     kernels = list(lowered.device_mod.functions.values())
     if len(kernels) != 1:
         raise CompileError(
@@ -193,10 +204,10 @@ def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...], names: dict[st
     return bare
 
 
-def _key(prim_func: Any) -> tuple[str, list[str]]:
-    """Names all that lowering depends on: the traced function with its lines, settings, versions, and what
-    reads the result; "" where nobody can tell. And the author's files: what is kept has their numbers, for a
-    cell has another file in each kernel of Jupyter's.
+def _key(prim_func: Any, chip: Chip) -> tuple[str, list[str]]:
+    """Names all that lowering depends on: the traced function with its lines, the chip, settings, versions,
+    and what reads the result; "" where nobody can tell. And the author's files: what is kept has their
+    numbers, for a cell has another file in each kernel of Jupyter's.
 
     The pass configuration is ours (``lines.directives``): a context around it does not count.
     """
@@ -219,7 +230,7 @@ def _key(prim_func: Any) -> tuple[str, list[str]]:
     text = re.sub(r'("type": "ir\.SourceName",\s+"data": )("(?:[^"\\]|\\.)*")', number, written)
     settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(SETTINGS))
     made_by = [f"{name} {version(name)}" for name in ("tilelang", "nvidia-cuda-nvrtc")]
-    return cache.key_of("tilelang", text, str(settings), *made_by, _own_source()), files
+    return cache.key_of("tilelang", text, chip.arch, str(settings), *made_by, _own_source()), files
 
 
 @once
@@ -339,10 +350,10 @@ def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> 
             raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {tensor.dtype}{why}")
 
 
-def _lower(prim_func: Any) -> Any:
+def _lower(prim_func: Any, chip: Chip = HOME) -> Any:
     from tilelang import tvm
 
-    target = tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
+    target = tvm.target.Target({"kind": "cuda", "arch": chip.arch})
     try:
         return _lowered(prim_func, target)
     except CompileError:

@@ -34,6 +34,9 @@ _TOPICS = (
     ("races", "read-before-load read-before-write overwrite-while-read overwrite-before-use load-twice"),
     ("races", "ring-overrun stored-twice store-wait-elsewhere write-unordered proxy-fence store-incomplete"),
     ("races", "proxy-fence-overwrite proxy-fence-refill accumulator-before-wait exit-in-flight"),
+    ("blackwell", "accumulator-before-commit commit-covers-nothing mma-issuers mma-descriptor tmem-alloc"),
+    ("blackwell", "tmem-uninitialised tmem-overwrite tmem-read-before-write tmem-wait tmem-unallocated"),
+    ("blackwell", "tmem-lanes tmem-freed-early tmem-leak"),
 )
 TOPICS = {kind: topic for topic, kinds in _TOPICS for kind in kinds.split()}
 

@@ -36,6 +36,16 @@ class Family(Enum):
     CTA_BARRIER = auto()  # bar.sync, barrier.sync of the whole CTA
     NAMED_BARRIER = auto()  # the same with a thread count
     STMATRIX = auto()
+    TMEM_ALLOC = auto()  # tcgen05.alloc
+    TMEM_FREE = auto()  # tcgen05.dealloc
+    TMEM_LOAD = auto()  # tcgen05.ld
+    TMEM_STORE = auto()  # tcgen05.st
+    TMEM_COPY = auto()  # tcgen05.cp, from shared memory
+    TMEM_WAIT = auto()  # tcgen05.wait::ld, ::st
+    TCGEN05_MMA = auto()
+    TCGEN05_COMMIT = auto()
+    TCGEN05_FENCE = auto()
+    CLUSTER_LAUNCH = auto()  # clusterlaunchcontrol.try_cancel, .query_cancel
     GLOBAL_LOAD = auto()
     GLOBAL_STORE = auto()
     LOCAL_STORE = auto()
@@ -76,6 +86,10 @@ def family(i: Instr) -> Family:
             return Family.NAMED_BARRIER if len(i.operands) > 1 else Family.CTA_BARRIER
         case ("stmatrix", *_):
             return Family.STMATRIX
+        case ("tcgen05", what, *_):
+            return _TCGEN05.get(what.partition("::")[0], Family.OTHER)
+        case ("clusterlaunchcontrol", *_):
+            return Family.CLUSTER_LAUNCH
         case ("ld" | "ldu", *rest) if "global" in rest:
             return Family.GLOBAL_LOAD
         case ("st", *rest) if "global" in rest:
@@ -83,6 +97,19 @@ def family(i: Instr) -> Family:
         case ("st", *rest) if "local" in rest:
             return Family.LOCAL_STORE
     return Family.OTHER
+
+
+_TCGEN05 = {
+    "alloc": Family.TMEM_ALLOC,
+    "dealloc": Family.TMEM_FREE,
+    "ld": Family.TMEM_LOAD,
+    "st": Family.TMEM_STORE,
+    "cp": Family.TMEM_COPY,
+    "wait": Family.TMEM_WAIT,
+    "mma": Family.TCGEN05_MMA,
+    "commit": Family.TCGEN05_COMMIT,
+    "fence": Family.TCGEN05_FENCE,
+}
 
 
 def _bulk(rest: list[str]) -> Family:

@@ -48,6 +48,16 @@ class Receipt:
     bulk_read_waits: int = 0  # those with .read: until shared memory has been read
     unawaited_store_loops: int = 0  # loops that issue TMA stores and never wait for them
     stmatrix: int = 0
+    tmem_allocs: int = 0  # tcgen05.alloc
+    tmem_frees: int = 0  # tcgen05.dealloc
+    tmem_loads: dict[str, int] = field(default_factory=dict)  # by shape and repetitions, "32x32b.x128"
+    tmem_stores: dict[str, int] = field(default_factory=dict)
+    tmem_waits: int = 0  # tcgen05.wait::ld, ::st
+    tcgen05_mma: dict[str, int] = field(default_factory=dict)  # by CTAs and kind, "cta_group::1 f16"
+    tcgen05_commits: int = 0
+    multicast_commits: int = 0  # those of them with .multicast::cluster
+    tcgen05_fences: int = 0
+    cluster_launches: int = 0  # clusterlaunchcontrol
     global_loads: int = 0
     global_stores: int = 0
     opcodes: int = 0  # kinds of instructions, each modifier told apart
@@ -91,6 +101,16 @@ def read(kernel: Kernel) -> Receipt:
         bulk_read_waits=sum("read" in i.opcode for i in found[Family.BULK_WAIT]),
         unawaited_store_loops=sum(map(_unawaited_store_loops, bodies)),
         stmatrix=number[Family.STMATRIX],
+        tmem_allocs=number[Family.TMEM_ALLOC],
+        tmem_frees=number[Family.TMEM_FREE],
+        tmem_loads=dict(Counter(".".join(i.opcode[4:6]) for i in found[Family.TMEM_LOAD])),
+        tmem_stores=dict(Counter(".".join(i.opcode[4:6]) for i in found[Family.TMEM_STORE])),
+        tmem_waits=number[Family.TMEM_WAIT],
+        tcgen05_mma=dict(Counter(map(_kind, found[Family.TCGEN05_MMA]))),
+        tcgen05_commits=number[Family.TCGEN05_COMMIT],
+        multicast_commits=sum("multicast::cluster" in i.opcode for i in found[Family.TCGEN05_COMMIT]),
+        tcgen05_fences=number[Family.TCGEN05_FENCE],
+        cluster_launches=number[Family.CLUSTER_LAUNCH],
         global_loads=number[Family.GLOBAL_LOAD],
         global_stores=number[Family.GLOBAL_STORE],
         opcodes=len({i.opcode for i in instructions}),
@@ -111,6 +131,12 @@ def _shape(wgmma: Instr) -> str:
     """``m64n256k16.f32.f16.f16``: the shape, and the types that follow it."""
     first = next(at for at, part in enumerate(wgmma.opcode) if part.startswith("m64n"))
     return ".".join(wgmma.opcode[first:])
+
+
+def _kind(mma: Instr) -> str:
+    """``cta_group::1 f16``: how many CTAs multiply, and the operands' kind."""
+    words = {word.partition("::")[0]: word for word in mma.opcode}
+    return f"{words.get('cta_group', '')} {words.get('kind', '').removeprefix('kind::')}".strip()
 
 
 def _constant(i: Instr) -> int:
@@ -210,6 +236,18 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
         ("other copies", named(**copies)),
         ("wgmma", ", ".join(pairs(r.wgmma, "{}: {}"))),
         ("wgmma waits", ", ".join(pairs(r.wgmma_waits, "wait_group {}: {}"))),
+        ("tcgen05.mma", ", ".join(pairs(r.tcgen05_mma, "{}: {}"))),
+        (
+            "tensor memory",
+            named(alloc=r.tmem_allocs, dealloc=r.tmem_frees, wait=r.tmem_waits)
+            + "".join(f", {row}" for row in pairs(r.tmem_loads, "ld {}: {}"))
+            + "".join(f", {row}" for row in pairs(r.tmem_stores, "st {}: {}")),
+        ),
+        (
+            "tcgen05 order",
+            named(commit=r.tcgen05_commits, multicast=r.multicast_commits, fence=r.tcgen05_fences),
+        ),
+        ("cluster launch control", str(r.cluster_launches or "")),
         (
             "mbarriers",
             f"init {r.mbarrier_inits}{arrivals(r)}, wait {r.mbarrier_waits}, expect_tx {r.expect_tx}, "
@@ -229,5 +267,7 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
         ("ptxas says", "; ".join(res.warnings)),
     ]
     return [
-        (name, text or "none") for name, text in rows if text or name in ("TMA loads", "TMA stores", "wgmma")
+        (name, text or "none")
+        for name, text in rows
+        if text or name in ("TMA loads", "TMA stores", "tcgen05.mma" if r.tcgen05_mma else "wgmma")
     ]

@@ -52,13 +52,29 @@ OPCODES = {
     Family.GLOBAL_LOAD: ("ld.global.nc.v4.u32", "ld.volatile.global.f32", "ldu.global.u32"),
     Family.GLOBAL_STORE: ("st.global.v2.b32", "st.release.gpu.global.u32"),
     Family.LOCAL_STORE: ("st.local.v2.b64", "st.volatile.local.u32"),
+    Family.TMEM_ALLOC: ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32",),
+    Family.TMEM_FREE: ("tcgen05.dealloc.cta_group::2.sync.aligned.b32",),
+    Family.TMEM_LOAD: ("tcgen05.ld.sync.aligned.32x32b.x128.b32",),
+    Family.TMEM_STORE: ("tcgen05.st.sync.aligned.16x256b.x1.b32",),
+    Family.TMEM_COPY: ("tcgen05.cp.cta_group::1.128x256b",),
+    Family.TMEM_WAIT: ("tcgen05.wait::ld.sync.aligned", "tcgen05.wait::st.sync.aligned"),
+    Family.TCGEN05_MMA: (
+        "tcgen05.mma.cta_group::1.kind::f16", "tcgen05.mma.cta_group::2.kind::f8f6f4.collector::a::discard",
+    ),
+    Family.TCGEN05_COMMIT: (
+        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64",
+    ),
+    Family.TCGEN05_FENCE: ("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"),
+    Family.CLUSTER_LAUNCH: (
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128",
+    ),
     Family.OTHER: (
         "ret", "bra.uni", "add.s32", "ld.shared.u32", "ld.param.u64", "ld.u32", "st.shared.u32",
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32", "cp.async.commit_group",
         "cp.async.wait_group", "cp.async.mbarrier.arrive.noinc.shared.b64", "wgmma.fence.sync.aligned",
         "mbarrier.inval.shared.b64", "fence.proxy.tensormap::generic.acquire.gpu",
         "fence.mbarrier_init.release.cluster", "barrier.cluster.arrive", "bar.arrive", "bar.warp.sync",
-        "prefetch.tensormap", "tcgen05.mma.cta_group::1.kind::f16",
+        "prefetch.tensormap", "tcgen05.shift.cta_group::1.down", "tcgen05.relinquish_alloc_permit.sync",
     ),
 }
 # fmt: on

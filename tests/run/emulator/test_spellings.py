@@ -269,9 +269,9 @@ def test_the_page_has_every_instruction_once():
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32", "came with Blackwell"),
+        ("tcgen05.shift.cta_group::1.down [%r1]", "came with Blackwell"),
         ("fma.rn.f32x2 %rd10, %rd4, %rd5, %rd4", "came with Blackwell"),
-        ("ld.global.v8.b32 {%r0,%r0,%r0,%r0,%r0,%r0,%r0,%r0}, [%rd1]", "256 bits at once are Blackwell's"),
+        ("ld.shared.v8.b32 {%r0,%r0,%r0,%r0,%r0,%r0,%r0,%r0}, [%r1]", "more bits than one access has"),
         ("redux.sync.max.f32 %f10, %f1, -1", "came with Blackwell"),
         ("multimem.red.relaxed.gpu.global.add.s32 [%rd1], %r0", "memory of several GPUs"),
         ("tex.1d.v4.f32.s32 {%f10,%f11,%f12,%f13}, [%rd1, {%r0}]", "textures"),

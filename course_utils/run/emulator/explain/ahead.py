@@ -19,6 +19,7 @@ _ABILITIES = {
     **dict.fromkeys((Family.TENSOR_STORE, Family.TENSOR_REDUCE, Family.BULK_STORE), "store"),
     **dict.fromkeys((Family.ARRIVE, Family.REMOTE_ARRIVE), "arrive"),
     Family.WGMMA: "wgmma",
+    Family.TCGEN05_COMMIT: "arrive",
 }
 
 

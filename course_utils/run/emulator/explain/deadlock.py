@@ -24,6 +24,7 @@ from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.lanes import LanesWait
 from course_utils.run.emulator.units.mbarrier import PhaseWait, mbarriers
 from course_utils.run.emulator.units.sync import NamedBarriers, RegisterPool, RegisterWait, ThreadWait
+from course_utils.run.emulator.units.tmem import AllocWait, tensor_memory
 from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
 
 if TYPE_CHECKING:
@@ -155,6 +156,18 @@ def _lanes(reason: LanesWait, path: Path, row: Row) -> None:
 def _registers(reason: RegisterWait, path: Path, row: Row) -> None:
     pool = path.cta.unit(RegisterPool)
     row.what = _cause("for registers", count=reason.wanted, held=pool.held(path.warp), free=pool.free)
+
+
+def _tensor_memory(reason: AllocWait, path: Path, row: Row) -> None:
+    """Who waits for columns waits for those who have them, or for the other CTA of its pair."""
+    row.lacks = 4
+    if len(reason.asking) < reason.needed:
+        row.what = _cause("for its pair", count=reason.count)
+        return
+    memory = tensor_memory(path.cta)
+    holders = [one.warp for one in memory.allocations.values()]
+    who = names.who(holders, path.cta)
+    row.what = _cause("for columns", count=reason.count, free=memory.free, most=memory.columns, who=who)
 
 
 def _wgmma(reason: WgmmaWait, path: Path, row: Row) -> None:
@@ -460,6 +473,7 @@ WAITS: dict[type[Wait], Callable[[Any, Path, Row], None]] = {
     RegisterWait: _registers,
     PhaseWait: _phase,
     WgmmaWait: _wgmma,
+    AllocWait: _tensor_memory,
     ThreadWait: _threads,
     LanesWait: _lanes,
 }

@@ -31,6 +31,7 @@ from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.owners import Owners
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.stages import Stages
+from course_utils.run.emulator.explain.tensor_memory import ColumnRaces
 from course_utils.run.emulator.explain.timeline import Trace
 from course_utils.run.emulator.explain.work import Work
 from course_utils.run.words import safe_message
@@ -78,7 +79,7 @@ def attach(
     listen(Failed, undefined.failed)
     barriers.listen(machine, findings)
     waits = machine.unit(LastWaits)
-    races = machine.unit(Races)
+    races, columns = machine.unit(Races), machine.unit(ColumnRaces)
     trace = None if record is None else machine.unit(Trace)
     if trace:
         trace.record, findings.heard = bool(record), trace.found
@@ -97,7 +98,7 @@ def attach(
             trace.name()
         races.clear(event.cluster, event.alone)
         for one in (
-            (waits, work, fills, rings) if event.alone else ()
+            (waits, work, fills, rings, columns) if event.alone else ()
         ):  # they keep what clusters have by turns
             one.clear()
 

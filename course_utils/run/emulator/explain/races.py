@@ -37,7 +37,7 @@ from course_utils.run.emulator.explain.hazards import Note, find
 from course_utils.run.emulator.explain.places import Places, line_of
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.undefined import counts
-from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
+from course_utils.run.emulator.units import cp_async, mbarrier, tcgen05, tma, wgmma
 from course_utils.run.emulator.units.access import Atomic, Read, Write
 from course_utils.run.emulator.units.mbarrier import barrier_of, mbarriers
 from course_utils.run.emulator.units.red_async import ReductionIssued
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.views import View
     from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
 
+# what to try, by who may still read
+_STILL_READS = {"store": "store still reads", "tcgen05": "MMA still reads"}
 A_THREAD, A_STORE = Cause("", "a thread"), Cause("", "a TMA store")
 A_REDUCTION = Cause("", "a reduction")
 
@@ -235,6 +237,7 @@ class Races:
         listen(wgmma.Committed, self._wgmma_committed)
         listen(wgmma.Awaited, self._wgmma_awaited)
         listen(wgmma.Waited, self._wgmma_waited)
+        listen(tcgen05.OperandRead, self._read_by_thread)
         listen(Touched, self._touched)
         listen(WarpEnded, self._warp_ended)
         listen(CtaEnded, self._cta_ended)
@@ -530,10 +533,10 @@ class Races:
         for key, read in shadow.async_reads.items():
             if low < read.high and high > read.low and not read.ordered_before(seen):
                 if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
-                    self._overwritten(path, shadow, read, low, high, key[0] == "store")
+                    self._overwritten(path, shadow, read, low, high, key[0])
 
     def _overwritten(
-        self, path: Path, shadow: Shadow, read: AsyncRead, low: int, high: int, stored: bool
+        self, path: Path, shadow: Shadow, read: AsyncRead, low: int, high: int, kind_of_read: str
     ) -> None:
         findings, kind = self.machine.unit(Findings), "overwrite-while-read"
         values = {"who": path.warp, "reader": read.who}
@@ -552,13 +555,14 @@ class Races:
             written: Note = "the write", {"at": At(path.at)}
             find(path, kind, "overwrites what is read", {**values, "why": why}, at, notes=[written])
             return
-        case = "the read has ended" if read.done else "the read is not waited for"
+        ended = read.done and kind_of_read != "tcgen05"
+        case = "the read has ended" if ended else "the read is not waited for"
         left = Cause("", "the wait leaves", {"leaves": leaves}) if leaves else None
         note: Note = case, {"leaves": left, "at": At(read.at), "low": low, "high": high}
         if read.store is path.warp:
             read.unwaited = not read.done
         what = Cause(kind, "overwrites what is read", {**values, "why": None})
-        finding = self._early(path, what, note, advice="store still reads" if stored else "")
+        finding = self._early(path, what, note, advice=_STILL_READS.get(kind_of_read, ""))
         if read.store not in (None, path.warp) and read.over is None:
             read.over = finding
             shadow.overwritten.append(read)
@@ -803,6 +807,21 @@ class Races:
                 record = shadow.async_reads[key] = AsyncRead(first, end, self._label(group), op.at)
             record.last = event.number
             records.append(record)
+
+    def _read_by_thread(self, event: tcgen05.OperandRead) -> None:
+        """A tcgen05.mma reads an operand until a commit that covers it is waited for."""
+        path, op = event.path, event.operation
+        shadow, clock = self.of(event.cta.shared), path.warp.clock
+        codes = shadow.written[event.base * 4 :: 4].take(event.units.ravel())
+        reader = Cause("", "operand of tcgen05.mma", {"side": event.side})
+        self._check(path, shadow, np.unique(codes), clock.seen, clock.fenced, reader)
+        low, high = event.low * UNIT, event.high * UNIT
+        words = slice(low // 4, high // 4)
+        shadow.taken[words] = shadow.written[words]
+        for first, end in event.runs():
+            record = AsyncRead(first, end, Cause("", "tcgen05.mma of", {"warps": path.warp}), op.at)
+            record.done.append((op.issuer.agent, op.number))
+            shadow.async_reads["tcgen05", op.issuer.agent, first, end] = record
 
     def _label(self, group: Warpgroup) -> Cause:
         """What a warpgroup's multiplications are called, once its warps have issued one."""

@@ -12,7 +12,14 @@ PHRASES = (
 NOTES = (
     *("a load", "a load that nobody waits for", "an init", "its bytes", "its first init", "its init"),
     *("its last wait", "the arrivals", "the init", "the other load", "the read", "the store", "the wait"),
-    *("the other wgmma", "the write", "what nothing reads", "what they run alone"),
+    *(
+        "the MMA",
+        "the other write",
+        "the other wgmma",
+        "the write",
+        "what nothing reads",
+        "what they run alone",
+    ),
 )
 # what several sentences begin with
 _FULL = "whose phase {phase} has all its {count} arrivals already"
@@ -207,6 +214,8 @@ SENTENCES = {
     "a swizzled tile": "a tile of {tensor} with swizzle {swizzle}B starts at shared address {offset:,}, "
     "which {alignment:,} does not divide",
     "a multicast mask": "{who} multicasts to CTAs {mask:#b} of a cluster of {size}",
+    "a pair of one CTA loads": "{who} {who:loads|load} for a CTA pair, and the last CTA of its cluster has "
+    "no pair",
     "a load signals no mbarrier": "a TMA load signals shared address {offset:,} of CTA {cta} as an mbarrier",
     "a broken tensor map": "the tensor map over {tensor}: {why}",
     "no tensor map": "{who} uses address {address:#x} as a tensor map: {why}",
@@ -262,6 +271,71 @@ SENTENCES = {
     "uses what nothing has written": "{who} {use}, which nothing has written",
     "stores a part of a fragment": "stores a part of a fragment (values in registers)",
     "converts a part of a fragment": "converts a part of a fragment (values in registers)",
+    # units/tmem, units/tcgen05 and explain/tensor_memory
+    "columns of an allocation": "{who} {who:allocates|allocate} {count} columns of tensor memory<, not a "
+    "power of two from 32 to {most}>",
+    "allocates after relinquishing": "{who} {who:allocates|allocate} {count} columns of tensor memory after "
+    "this CTA has relinquished its right to allocate",
+    "allocates more than before": "{who} {who:allocates|allocate} {count} columns of tensor memory after an "
+    "allocation of {former}: a later one may not be larger",
+    "allocates over an address": "{who} {who:allocates|allocate} {count} columns of tensor memory, and the "
+    "address overwrites that of {former}'s allocation, which nobody can free any more",
+    "a pair of one CTA": "{who} {who:allocates|allocate} {count} columns for a CTA pair, and its cluster has "
+    "one CTA",
+    "a pair's other count": "{who} {who:allocates|allocate} {count} columns for a CTA pair, and its other "
+    "CTA {other}",
+    "frees what is not allocated": "{who} {who:frees|free} columns {low} to {high} of tensor memory, which "
+    "are no allocation",
+    "accesses what is not allocated": "{who} {who:accesses|access} columns {low} to {high} of tensor memory, "
+    "which its CTA has not allocated, or has freed",
+    "multiplies in what is not allocated": "tcgen05.mma of {who} takes columns {low} to {high} of tensor "
+    "memory from lane 0 on, which its CTA has not allocated, or has freed, or its address has another lane",
+    "another warp's lanes": "{who} {who:accesses|access} tensor memory from lane {lane} on, and "
+    "{who:reaches|reach} lanes {first} to {last}",
+    "several threads issue": "{count} threads of {who} issue {what}, which one thread issues for all",
+    "a pair of one CTA multiplies": "{who} {who:issues|issue} a tcgen05.mma of a CTA pair, and its cluster "
+    "has one CTA",
+    "no such shape": "the instruction descriptor of {who}'s tcgen05.mma, {bits:#010x}, has M {M} and N {N} "
+    "for {count} {count:CTA|CTAs}, or bits that its kind leaves 0",
+    "no such types": "the instruction descriptor of {who}'s tcgen05.mma has the types {a} and {b}, which "
+    "kind::{form} does not have together",
+    "no matrix descriptor": "the descriptor of {side}, {descriptor:#018x}, is none of tcgen05.mma<: its bits "
+    "46-48 are 1, 52-60 are 0, and its swizzle has a code>",
+    "a matrix outside shared memory": "the descriptor of {side}, {descriptor:#018x}, spans shared bytes "
+    "{low:,} to {high:,} of {size:,}",
+    "a commit signals no mbarrier": "{who} {who:commits|commit} to shared address {offset:,} of CTA {cta}, "
+    "which is no mbarrier",
+    "commits nothing": "{who} {who:commits|commit} to {barrier} in a thread that has issued no tcgen05.mma, "
+    "so it arrives at once",
+    "reads columns that nothing has written": "{reader} of {who} reads columns {low} to {high} of tensor "
+    "memory, some of which nothing has written",
+    "reads before the commit": "{reader} of {who} reads columns {low} to {high} of tensor memory, which a "
+    "tcgen05.mma may still write: no commit of its thread has been waited for since",
+    "reads before the MMA": "tcgen05.ld of {reader} reads columns {low} to {high} of tensor memory before "
+    "{writer} of {who} writes them: no commit has been waited for",
+    "nothing orders a store": "{reader} of {who} reads columns {low} to {high} of tensor memory, which "
+    "{writer} {writer:writes|write}, and nothing orders the two",
+    "no wait::st": "{reader} of {who} reads columns {low} to {high} of tensor memory, which {writer} "
+    "{writer:has|have} written with no tcgen05.wait::st after it",
+    "writes over a read": "{writer} of {who} writes columns {low} to {high} of tensor memory, which {reader} "
+    "may still read",
+    "writes over a write": "{writer} of {who} writes columns {low} to {high} of tensor memory, which another "
+    "tcgen05.mma or .st may still write",
+    "no wait::ld": "{writer} follows a tcgen05.ld of {reader} on the same columns, with no tcgen05.wait::ld "
+    "between",
+    "frees what is read": "{who} {who:frees|free} columns {low} to {high} of tensor memory, which {reader} "
+    "may still read",
+    "frees what is written": "{who} {who:frees|free} columns {low} to {high} of tensor memory, which a "
+    "tcgen05.mma or .st may still write",
+    "tensor memory is not freed": "CTA {cta} ends and has not freed the {count} columns of tensor memory "
+    "that {who} allocated",
+    "a CTA ends while an MMA runs": "CTA {cta} ends, and no warp of it has waited for a commit of the last "
+    "tcgen05.mma that {who} issued",
+    "operand of tcgen05.mma": "operand {side} of tcgen05.mma",
+    "tcgen05.mma of": "tcgen05.mma of {warps}",
+    "for columns": "for {count} columns of tensor memory; {free} of {most} are free, and {who} "
+    "{who:has|have} the others",
+    "for its pair": "for the other CTA of its pair, which has not come to tcgen05.alloc for {count} columns",
     # explain/races: who reads
     "operand of wgmma": "operand {side} of wgmma",
     "wgmma of": "wgmma of {warps}",
@@ -501,8 +575,9 @@ MEANING = {
     "cluster-start": "A CTA uses the shared memory of another one of its cluster, which may not have begun. "
     "Arrive and wait, in every thread, before the first such access: a cluster barrier.",
     "cluster-rank": "An address or a multicast mask names a CTA that the cluster does not have.",
-    "exit-in-flight": "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their "
-    "barrier and for stores with cp.async.bulk.wait_group before the end.",
+    "exit-in-flight": "A CTA ends while a TMA transfer, or an MMA, still uses its memory. Wait for loads on "
+    "their barrier, for stores with cp.async.bulk.wait_group and for MMAs on that of their commit, before "
+    "the end.",
     "out-of-bounds": "An access lies outside its memory. Look at the tile's coordinates, the stage index and "
     "the guard.",
     "stored-twice": "Two CTAs store the same elements, and nothing orders the two. A persistent CTA begins "
@@ -521,6 +596,36 @@ MEANING = {
     "this ends here, and hangs as soon as anything follows the branch. Name the lanes that run it.",
     "lane-mask": "elect, shfl, vote, match or redux runs in a lane that its mask does not name, which the "
     "PTX ISA calls undefined. The mask names the lanes that run it, and no others: -1 for the whole warp.",
+    "accumulator-before-commit": "Tensor memory is read, and the reader has not waited for a commit of the "
+    "tcgen05.mma that writes it. Commit in the thread that issued it, and have every reader wait on that "
+    "mbarrier, with the parity of this round.",
+    "tmem-uninitialised": "Tensor memory is read, or added to, that nothing has written since it was "
+    "allocated. The first MMA of a tile overwrites its accumulator (clear_accum, or the ACCUMULATE field set "
+    "to False).",
+    "tmem-overwrite": "Tensor memory is written while another warp or MMA may still use it. An accumulator "
+    "needs a pair of barriers as a stage does: the epilogue releases it after its tcgen05.wait::ld, and the "
+    "next tile's first MMA waits for that.",
+    "tmem-read-before-write": "Tensor memory is read that a warp stores. After tcgen05.st the warp needs "
+    "tcgen05.wait::st, then a barrier tells the reader.",
+    "tmem-wait": "tcgen05.ld may still run when the columns are written or freed. The PTX ISA asks for "
+    "tcgen05.wait::ld before the barrier that releases them; public kernels leave it out where the loaded "
+    "registers are used before that barrier, and nobody has said that it goes wrong.",
+    "tmem-alloc": "An allocation of tensor memory is a power of two of columns from 32 to 512, no larger "
+    "than the one before, by one whole warp (of a pair by one in each CTA), before "
+    "relinquish_alloc_permit. One warp allocates once, and a barrier tells the others the address.",
+    "tmem-unallocated": "Tensor memory is used or freed that this CTA has not allocated, or has freed. Are "
+    "the columns as many as were allocated, and does the address come from where tcgen05.alloc stored it?",
+    "tmem-lanes": "A warp reaches the 32 lanes of its number in its warpgroup, so all four warps read an "
+    "accumulator of 128 lanes, each its own rows.",
+    "tmem-freed-early": "Tensor memory is freed while a warp or an MMA may still use it. Every warp that "
+    "reads it comes to a barrier after its last tcgen05.ld, and only then one warp frees it.",
+    "tmem-leak": "All tensor memory must be freed before the CTA ends: the next CTA on this SM waits for it. "
+    "The warp that allocated calls dealloc at the end.",
+    "commit-covers-nothing": "tcgen05.commit covers what its own thread has issued, and nobody else's. Issue "
+    "the MMAs and the commit in one elected thread of one warp.",
+    "mma-issuers": "One thread issues tcgen05.mma and tcgen05.commit for the whole CTA. Elect it.",
+    "mma-descriptor": "A descriptor of tcgen05.mma is not valid, or the shape is none that it has: N is a "
+    "multiple of 8 (M = 64), 16 (M = 128) or 32 (a pair) up to 256.",
     "trap": "The kernel ended itself: an assertion failed, or this launch cannot run the instruction.",
     "instruction-limit": "The emulation reached its limit of instructions.",
 }
@@ -529,7 +634,7 @@ MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
     **dict.fromkeys(("swizzle-alignment", "acquire-missing", "proxy-fence-refill"), "warning"),
-    **dict.fromkeys(("wgmma-fence-read", "ended-lanes"), "warning"),
+    **dict.fromkeys(("wgmma-fence-read", "ended-lanes", "tmem-wait"), "warning"),
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
 }
 KINDS = {kind: (SEVERITIES.get(kind, "error"), meaning) for kind, meaning in MEANING.items()}
@@ -553,6 +658,9 @@ ADVICE = {
     "store still reads": "A TMA store may still read what is written here. The thread that issued it waits "
     "for its group with cp.async.bulk.wait_group, then a barrier tells the others; only then anyone writes "
     "this buffer again.",
+    "MMA still reads": "A stage is written while tcgen05.mma may still read it. A commit in the thread that "
+    "issued it arrives once it has been read: wait on that mbarrier, and only then load or write the stage "
+    "again.",
     "released early": "A stage is written while its last content may still be used. Release a stage only "
     "after the wait_group that covers its reader, and only once a round for each warp that its barrier "
     "counts.",

@@ -102,12 +102,15 @@ def scope_of(instruction: Instr, default: int = GPU_SCOPE) -> int:
 
 
 def _shape(instruction: Instr) -> tuple[str, str, int, int, int]:
-    """(space, kind, bits, vector length, scope) of a load or store."""
+    """(space, kind, bits, vector length, scope) of a load or store: of at most 128 bits, and of 256 in global
+    memory (PTX ISA, "ld", "st": from sm_100 on).
+    """
     kind, bits = split_type(instruction.opcode[-1])
     length = next((int(p[1:]) for p in instruction.opcode if p in ("v2", "v4", "v8")), 1)
-    if bits * length > 128:
-        raise ValueError("256 bits at once are Blackwell's")
-    return space_of(instruction.opcode), kind, bits, length, scope_of(instruction)
+    space = space_of(instruction.opcode)
+    if bits * length > (256 if space == "global" and 32 <= bits <= 64 else 128):
+        raise ValueError("more bits than one access has")
+    return space, kind, bits, length, scope_of(instruction)
 
 
 def load(instruction: Instr) -> Lowered:

@@ -24,6 +24,7 @@ from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import SharedMemory
+    from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
@@ -146,6 +147,17 @@ class MBarrier(Holder):
             for clock in patterns.released(patterns.place.scope_to(place_of(self.cta))):
                 self.gathering.join(clock)
         path.warp.tick()
+        self._count(path, count)
+
+    def arrive_later(self, path: Path, clock: Clock | None) -> None:
+        """One arrival of what ``path`` has issued, which releases what ``clock`` has seen."""
+        self.used = True
+        path.machine.probe.emit(Arrived(path, self, 1))
+        if clock is not None:
+            self.gathering.join(clock)
+        self._count(path, 1)
+
+    def _count(self, path: Path, count: int) -> None:
         path.machine.progress += 1
         if count > self.pending:
             path.report(

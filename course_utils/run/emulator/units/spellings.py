@@ -1,10 +1,10 @@
 """How instructions are spelled: the words that may follow each opcode of the table, and what is refused by
 name.
 
-``WORDS`` has Hopper's (PTX ISA, "Instruction Set"), in any order, as ptxas takes them. A word that is not
-here would be passed over in silence, and the numbers would be wrong. ``MODELLED`` groups the opcodes for a
-reader, ``REFUSED`` says why a kernel does not run here, and ``NOT_JUDGED`` what a run does not find. The page
-of check_any_kernel shows all three.
+``WORDS`` has Hopper's and some of Blackwell's (PTX ISA, "Instruction Set"), in any order, as ptxas takes
+them. A word that is not here would be passed over in silence, and the numbers would be wrong. ``MODELLED``
+groups the opcodes for a reader, ``REFUSED`` says why a kernel does not run here, and ``NOT_JUDGED`` what a
+run does not find. The page of check_any_kernel shows all three.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _TILES = f"1d 2d 3d 4d 5d tile {_BULK}"
 _REDUCES = "add min max inc dec and or xor"
 _MMA = "row col satfinite f16 bf16 tf32 f32 f64 e4m3 e5m2 s8 u8 s4 u4 s32"
 _NAMED = "cta sync arrive red aligned popc and or u32 pred"
+_CTAS = "cta_group::1 cta_group::2"
 _PHASES = f"{_SPACES} b64 {_SCOPES} relaxed release acquire"
 
 TYPES = {"pred", "u8", "s8", "b8", "u16", "s16", "u32", "s32", "u64", "s64", "b16", "b32", "b64", "b128"}
@@ -95,7 +96,7 @@ WORDS: dict[str, frozenset[str]] = {
         "cp.async.commit_group cp.async.wait_group cp.async.wait_all": "",
         "cp.async.mbarrier": f"arrive noinc {_SPACES} b64",
         "cp.async.bulk": _BULK,
-        "cp.async.bulk.tensor": _TILES,
+        "cp.async.bulk.tensor": f"{_TILES} {_CTAS}",
         "cp.reduce.async.bulk": f"{_BULK} {_REDUCES} noftz f16 bf16 b32 u32 s32 b64 u64 s64 f32 f64",
         "cp.reduce.async.bulk.tensor": f"{_TILES} {_REDUCES}",
         "cp.async.bulk.commit_group": "",
@@ -140,6 +141,16 @@ WORDS: dict[str, frozenset[str]] = {
         "mbarrier.pending_count": "b64",
         "wgmma.fence wgmma.commit_group wgmma.wait_group": "sync aligned",
         "setmaxnreg": "inc dec sync aligned u32",
+        "tcgen05.alloc": f"{_CTAS} sync aligned shared::cta b32",
+        "tcgen05.dealloc": f"{_CTAS} sync aligned b32",
+        "tcgen05.relinquish_alloc_permit": f"{_CTAS} sync aligned",
+        "tcgen05.ld tcgen05.st": "sync aligned 32x32b 16x64b 16x128b 16x256b x1 x2 x4 x8 x16 x32 x64 x128 "
+        "b32",
+        "tcgen05.wait::ld tcgen05.wait::st": "sync aligned",
+        "tcgen05.fence::before_thread_sync tcgen05.fence::after_thread_sync": "",
+        "tcgen05.mma": f"{_CTAS} kind::f16 kind::f8f6f4 collector::a::discard collector::a::lastuse "
+        "collector::a::fill collector::a::use",
+        "tcgen05.commit": f"{_CTAS} mbarrier::arrive::one shared::cluster multicast::cluster b64",
     }.items()
     for name in names.split()
 }
@@ -206,6 +217,13 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
     ),
     ("register budgets", "of a warpgroup", "setmaxnreg"),
     (
+        "Blackwell",
+        "fp16, bf16 and fp8 of one CTA and of a pair; nothing of it has run on a Blackwell by us",
+        "membar.proxy.async tcgen05.alloc tcgen05.commit tcgen05.dealloc "
+        "tcgen05.fence::after_thread_sync tcgen05.fence::before_thread_sync tcgen05.ld tcgen05.mma "
+        "tcgen05.relinquish_alloc_permit tcgen05.st tcgen05.wait::ld tcgen05.wait::st",
+    ),
+    (
         "hints",
         "taken, without an effect",
         "prefetch prefetchu discard applypriority createpolicy cp.async.bulk.prefetch "
@@ -216,11 +234,12 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
 # What is refused: an opcode or a word of one, and why. The first that fits is told.
 _LATER = "came with Blackwell"
 REFUSED: dict[str, str] = {
-    "tcgen05": _LATER,
+    "tcgen05.shift tcgen05.cp tcgen05.ws tcgen05.sp tcgen05.red": _LATER,
+    "kind::tf32 kind::i8 kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 ashift": _LATER,
+    "16x32bx2 pack::16b unpack::16b": _LATER,
     "clusterlaunchcontrol": _LATER,
     "st.bulk": _LATER,
     "add.f32x2 sub.f32x2 mul.f32x2 fma.f32x2": _LATER,
-    "cta_group::1 cta_group::2": _LATER,
     "tile::gather4 tile::scatter4 im2col::w im2col::w::128": _LATER,
     "m8n16 m16n16 m16n8 b8x16": _LATER,
     "redux.f32": _LATER,
@@ -237,7 +256,7 @@ REFUSED: dict[str, str] = {
     "alloca stacksave stackrestore": "a stack that grows as the kernel runs",
     "fns": "no public kernel was seen to use it",
     "noComplete": "no public kernel was seen to use it",
-    "cp_mask ignore_oob oob kind::f8f6f4": _LATER,
+    "cp_mask ignore_oob oob": _LATER,
     "b1 m16n8k128": "no public kernel was seen to use it",
 }
 # What is refused where its operands say so: a spelling does not.
@@ -252,7 +271,6 @@ REFUSED_FORMS: tuple[tuple[str, str], ...] = (
         "its second 32 bytes have no place in the ISA's layouts",
     ),
     ("`bar.warp.sync` by lanes with masks of their own that have parted", "the lanes of a path run together"),
-    ("256 bits at once (`ld.v8.b32`)", _LATER),
 )
 
 # What a run does not judge, so that a kernel without a finding may still have such a fault.
@@ -268,6 +286,9 @@ NOT_JUDGED: tuple[tuple[str, str], ...] = (
     ("`discard`", "memory keeps what it held"),
     ("`.ftz`", "subnormal numbers are kept"),
     ("the last bits", "`wgmma` adds in float32 here; the chip truncates, and keeps fewer bits of fp8 sums"),
+    ("`tcgen05.fence`", "a barrier orders `tcgen05` operations without one; many public kernels have none"),
+    ("`collector::a::use`", "A is read anew"),
+    ("`tcgen05.mma` on a chip", "modelled by the PTX ISA; nothing of it has run on a Blackwell by us"),
 )
 
 

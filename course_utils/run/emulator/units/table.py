@@ -4,8 +4,7 @@
 line (``spellings`` has the reasons). The longest matching prefix of an opcode decides. A builder turns one
 instruction into a ``Lowered``: a Python function and what it reads and writes. Functions of kind "value" see
 values only; "warp" ones also get the path and its active lanes; "blocking" ones the next instruction too, and
-may stop the path there. A further engine (tcgen05 with its tensor memory) would be rows of this table, a
-module for the engine, and one more space in ``memory``.
+may stop the path there.
 """
 
 from __future__ import annotations
@@ -35,8 +34,10 @@ from course_utils.run.emulator.units import (
     red_async,
     spellings,
     sync,
+    tcgen05,
     tensormaps,
     tma,
+    tmem,
     wgmma,
 )
 
@@ -187,6 +188,7 @@ _IDLE = (
 _KEPT = (
     *("pmevent", "griddepcontrol.launch_dependents", "griddepcontrol.wait"),
     *("fence.proxy", "fence.proxy.tensormap::generic"),
+    *("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"),
 )
 TABLE: dict[str, Builder] = {
     **VALUES,
@@ -256,6 +258,15 @@ TABLE: dict[str, Builder] = {
     "wgmma.fence": _warp(wgmma.fence),
     "wgmma.commit_group": _warp(wgmma.commit, cut=True),
     "wgmma.wait_group": wgmma.wait,
+    # TensorCore 5th Generation Family Instructions
+    "tcgen05.alloc": tmem.alloc,
+    "tcgen05.dealloc": tmem.dealloc,
+    "tcgen05.relinquish_alloc_permit": tmem.relinquish,
+    "tcgen05.ld": tmem.load,
+    "tcgen05.st": tmem.store,
+    **dict.fromkeys(("tcgen05.wait::ld", "tcgen05.wait::st"), tmem.wait),
+    "tcgen05.mma": tcgen05.multiply,
+    "tcgen05.commit": tcgen05.commit,
     # Miscellaneous Instructions
     "setmaxnreg": sync.set_registers,
 }

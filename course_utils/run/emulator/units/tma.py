@@ -314,10 +314,18 @@ def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
 
 
 def _issue(
-    path: Path, lane: int, view: View, coordinates: Coordinates, to: Value, signals: Value, multicast: Value
+    path: Path,
+    lane: int,
+    view: View,
+    coordinates: Coordinates,
+    to: Value,
+    signals: Value,
+    multicast: Value,
+    pair: bool = False,
 ) -> list[Load]:
     """Issue one load by one lane: where to, the mbarrier that it signals, and a multicast mask or None. One
-    for each CTA.
+    for each CTA. ``pair``: a multicast signals, in each CTA's pair, the CTA whose rank is as even as the
+    mbarrier's. PTX ISA, "cp.async.bulk.tensor", .cta_group.
     """
     cluster, probe = path.cta.cluster, path.machine.probe
     home, offset = cluster.cta_of(path, memory.pick(to, lane))
@@ -327,7 +335,11 @@ def _issue(
         ranks = memory.pick(multicast, lane)
         if ranks >> cluster.size:
             path.halt("cluster-rank", "a multicast mask", who=path.warp, mask=ranks, size=cluster.size)
-        targets = [(cta, cta) for cta in cluster.ctas if ranks >> cta.rank & 1]
+        if pair and cluster.size % 2:
+            path.halt("cluster-rank", "a pair of one CTA loads", who=path.warp)
+        ctas, odd = cluster.ctas, barrier_home.rank & 1
+        owners = [ctas[cta.rank & ~1 | odd] if pair else cta for cta in ctas]
+        targets = [(cta, owners[cta.rank]) for cta in ctas if ranks >> cta.rank & 1]
     probe.emit(LoadBegins(path))
     loads = []
     for cta, owner in targets:
@@ -364,12 +376,10 @@ def _release_store(
 def tensor(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, list(instruction.operands)
     rank = int(next(p for p in parts if p in ("1d", "2d", "3d", "4d", "5d"))[0])
-    if (
-        any(p.startswith(("im2col", "tile::")) for p in parts)
-        or "cta_group::1" in parts
-        or "cta_group::2" in parts
-    ):
-        raise ValueError("im2col, gather, scatter and CTA pairs")
+    if any(p.startswith(("im2col", "tile::")) for p in parts):
+        raise ValueError("im2col, gather and scatter")
+    pair = "cta_group::2" in parts
+    parts = tuple(p for p in parts if not p.startswith("cta_group"))  # DSLs write it at different places
     if any("cache_hint" in p for p in parts):
         operands.pop()
     operation = next((p for p in parts if p in GLOBAL), "") if parts[1] == "reduce" else ""
@@ -413,7 +423,7 @@ def tensor(instruction: Instr) -> Lowered:
         for lane in memory.lanes_of(m):
             view = _view_of(p, memory.pick(where[0], lane))
             coordinates = _coordinates(p, view, where[1], lane, rank)
-            _issue(p, lane, view, coordinates, address, barrier_address, ranks)
+            _issue(p, lane, view, coordinates, address, barrier_address, ranks, pair)
 
     return Lowered(
         "warp", load, sources=((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask)), cut=True
