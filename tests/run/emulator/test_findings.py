@@ -796,7 +796,7 @@ def test_every_kind_says_what_it_means():
     "body, message",
     (
         ("frobnicate.b32 %r1, %r2;", "PTX line .*frobnicate.*not modelled"),
-        ("tcgen05.wait::ld.sync.aligned;", "PTX line .*tcgen05.*not modelled"),
+        ("tcgen05.shift.cta_group::1.down [%r1];", "PTX line .*tcgen05.*not modelled"),
         ("add.s32 %r1, %r2", "semicolon|not PTX|not modelled"),
         ("bra NOWHERE;", "no label NOWHERE"),
         ("add.s32 %r1, %r500, 1;", "PTX line .*%r500"),
