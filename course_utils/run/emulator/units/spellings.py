@@ -212,14 +212,14 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
     (
         "order",
         "release, acquire and fences with their scopes; proxies; CTAs that wait for each other",
-        "fence membar membar.proxy fence.proxy fence.proxy.async fence.proxy.async::generic "
+        "fence membar membar.proxy membar.proxy.async fence.proxy fence.proxy.async fence.proxy.async::generic "
         "fence.proxy.tensormap::generic griddepcontrol.launch_dependents griddepcontrol.wait",
     ),
     ("register budgets", "of a warpgroup", "setmaxnreg"),
     (
         "Blackwell",
         "fp16, bf16 and fp8 of one CTA and of a pair; nothing of it has run on a Blackwell by us",
-        "membar.proxy.async tcgen05.alloc tcgen05.commit tcgen05.dealloc "
+        "tcgen05.alloc tcgen05.commit tcgen05.dealloc "
         "tcgen05.fence::after_thread_sync tcgen05.fence::before_thread_sync tcgen05.ld tcgen05.mma "
         "tcgen05.relinquish_alloc_permit tcgen05.st tcgen05.wait::ld tcgen05.wait::st",
     ),
