@@ -212,8 +212,9 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
     (
         "order",
         "release, acquire and fences with their scopes; proxies; CTAs that wait for each other",
-        "fence membar membar.proxy membar.proxy.async fence.proxy fence.proxy.async fence.proxy.async::generic "
-        "fence.proxy.tensormap::generic griddepcontrol.launch_dependents griddepcontrol.wait",
+        "fence membar membar.proxy membar.proxy.async fence.proxy fence.proxy.async "
+        "fence.proxy.async::generic fence.proxy.tensormap::generic "
+        "griddepcontrol.launch_dependents griddepcontrol.wait",
     ),
     ("register budgets", "of a warpgroup", "setmaxnreg"),
     (
