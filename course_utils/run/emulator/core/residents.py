@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Warp instructions that change nothing: before what is held back runs too; before a cluster that polls gives
 # way to others; and where no other can go on, of all clusters together
-PATIENCE, CLUSTER_PATIENCE, LAST_PATIENCE = 200, 400, 100_000
+PATIENCE, CLUSTER_PATIENCE, LAST_PATIENCE = 400, 800, 100_000
 _SM_THREADS, _SM_CTAS = 2048, 32
 
 

@@ -295,8 +295,8 @@ SENTENCES = {
     "several threads issue": "{count} threads of {who} issue {what}, which one thread issues for all",
     "a pair of one CTA multiplies": "{who} {who:issues|issue} a tcgen05.mma of a CTA pair, and its cluster "
     "has one CTA",
-    "no such shape": "the instruction descriptor of {who}'s tcgen05.mma, {bits:#010x}, has M {M} and N {N} "
-    "for {count} {count:CTA|CTAs}, or bits that its kind leaves 0",
+    "no such shape": "the instruction descriptor of {who}'s tcgen05.mma is not valid: {bits:#010x} has M {M} "
+    "and N {N} for {count} {count:CTA|CTAs}<; bits that its kind does not use must be 0>",
     "no such types": "the instruction descriptor of {who}'s tcgen05.mma has the types {a} and {b}, which "
     "kind::{form} does not have together",
     "no matrix descriptor": "the descriptor of {side}, {descriptor:#018x}, is none of tcgen05.mma<: its bits "
