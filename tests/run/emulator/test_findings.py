@@ -740,7 +740,9 @@ def test_equal_findings_are_merged_and_a_seed_repeats():
     ["elect.sync _|%p2, -1;", "shfl.sync.idx.b32 %r3, %r1, 0, 31, -1;", "vote.sync.any.pred %p2, %p1, -1;"],
 )
 def test_a_lane_that_waits_for_lanes_in_another_branch(body):
-    """Observed on an H200, driver 580: an elect under an elect never ends."""
+    """Observed on an H200, driver 580: it never ends where those lanes wait too, as in notebook t4, and ends
+    where they run on to the kernel's end, whatever they run before.
+    """
     code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\nmov.u32 %r1, 0;\n"
     (finding,) = run(kernel(code, threads=32)).errors
     assert finding.kind == "absent-lanes" and "31 lanes" in finding.detail

@@ -590,10 +590,11 @@ MEANING = {
     "tensor-map": "A tensor map cannot be used as it stands.",
     "aligned": "A whole warp must run this instruction together, and only some of its lanes do. Move it out "
     "of the branch at which the lanes part, or let all lanes take it.",
-    "absent-lanes": "elect, shfl or vote waits for every lane that its mask names, and some never come: the "
-    "hardware hangs. Move it out of the branch.",
+    "absent-lanes": "elect, shfl or vote waits for every lane that its mask names, and some take another "
+    "branch: the hardware waits until they end, and hangs if they wait too. Move it out of the branch.",
+    # observed on H200, driver 580: elect, shfl and vote end where the other lanes run on to the kernel's end
     "ended-lanes": "elect, shfl or vote waits for each lane that its mask names, unless it has ended. So "
-    "this ends here, and hangs as soon as anything follows the branch. Name the lanes that run it.",
+    "this ends here, and hangs if those lanes wait for something first. Name the lanes that run it.",
     "lane-mask": "elect, shfl, vote, match or redux runs in a lane that its mask does not name, which the "
     "PTX ISA calls undefined. The mask names the lanes that run it, and no others: -1 for the whole warp.",
     "accumulator-before-commit": "Tensor memory is read, and the reader has not waited for a commit of the "
