@@ -83,3 +83,16 @@ def test_a_cta_on_ten_sms_has_more_tiles_than_another(name):
     assert sum(ctas is None for _, ctas in row.on_fewer_sms) == sum(ctas is None for _, ctas in row.emulated)
     tiles = -(-size[0] // 128) * -(-size[1] // (160 if name == "step11" else 128))  # of its plan
     assert tiles > 2 * sms and tiles % sms
+
+
+def test_a_kernel_that_compiles_for_a_whole_chip_alone_is_right():
+    old = "def gemm(M, N, K, sm_count=132):"
+    verdict, launches = check(edited(old, f"{old}\n    assert sm_count >= 114, 'a Hopper has more SMs'"))
+    assert passed(verdict)["results"] and passed(verdict)["instructions"]
+    assert {sms for _, sms, _ in launches} == {132}
+
+
+def test_a_kernel_that_compiles_for_no_chip_says_so_once():
+    old = "def gemm(M, N, K, sm_count=132):"
+    verdict, launches = check(edited(old, f"{old}\n    raise ValueError('no tile fits')"))
+    assert not passed(verdict)["compiles"] and "no tile fits" in str(verdict) and not launches
