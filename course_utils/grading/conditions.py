@@ -505,7 +505,7 @@ def unmet(
     CTA in a run of the same plan: one instruction can initialise several.
     """
     most = max(receipt.mbarrier_inits, mbarriers, (facts or {}).get(MBARRIERS, 0))
-    receipt = replace(receipt, mbarrier_inits=most)
+    with_all = replace(receipt, mbarrier_inits=most)
     lacks: dict[str, Found] = {}
     for name in requires:
         if name == OWN:
@@ -520,8 +520,9 @@ def unmet(
         if not condition.applies_to(artifact):
             continue
         numbers = condition.numbers(artifact.chip)
-        if not condition.holds(receipt, artifact):
-            instead, place = condition.instead(receipt, artifact)
+        read = with_all if Family.MBARRIER_INIT in condition.families else receipt
+        if not condition.holds(read, artifact):
+            instead, place = condition.instead(read, artifact)
             case = "condition"
             if instead.case in NOTHING and (call := _dead_call(condition, artifact)):
                 case, place = "condition" if instead.case == "no-consumer" else "dead-call", call

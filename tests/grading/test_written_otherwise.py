@@ -437,6 +437,9 @@ KERNELS = {
     "three consumers": Kernel("step10", "tilelang", THREE_CONSUMERS),
     "consumers that store their own rows": Kernel("step10", "cute", OWN_ROWS),
     "D in chunks of 32": Kernel("step10", "tilelang", (("epi_N = 64", "epi_N = 32"),)),
+    "a thread for each mbarrier's init": Kernel("step05", "cute", "cute05_unrolled_by_two.py"),
+    "A in registers, in a ring of its own": Kernel("step08", "cute", "cute08_a_registers_rings_apart.py"),
+    "zeros beyond K": Kernel("step08", "cute", "cute08_wide_k_tiles_with_peeks.py"),
 }  # judged at one size
 
 WHOLE = {
@@ -445,6 +448,16 @@ WHOLE = {
     "no more stages than K has tiles": Kernel("step08", "tilelang", SHORT_RING),
     "CUTLASS's scheduler and store pipeline": Kernel("step08", "cute", "cute08_tile_scheduler.py"),
     "consumers that take turns": Kernel("step10", "cute", "cute10_take_turns.py"),
+    # by somebody who had not seen what a check asks for
+    "each warp stores its rows": Kernel("step06", "cute", "cute06_each_warp_stores_its_rows.py"),
+    "oblong tiles": Kernel("step06", "tilelang", "tilelang06_oblong_tiles.py"),
+    "a warp that stores": Kernel("step07", "cute", "cute07_store_warp.py"),
+    "consumers that share K": Kernel("step07", "cute", "cute07_k_shared_by_consumers.py"),
+    "a producer in the middle": Kernel("step07", "tilelang", "tilelang07_producer_in_the_middle.py"),
+    "tiles in turn": Kernel("step08", "cute", "cute08_ping_pong.py"),
+    "two accumulators in turn": Kernel("step08", "tilelang", "tilelang08_two_accumulators_in_turn.py"),
+    "CTAs that load B in turn": Kernel("step09", "cute", "cute09_loader_alternates.py"),
+    "consumers that never meet": Kernel("step10", "tilelang", "tilelang10_consumers_of_their_own.py"),
 }  # judged by the whole check
 # fmt: on
 

@@ -62,6 +62,7 @@ class KTiles:
         self.counts = Counter[str]()
         self.most: int | None = None
         self.enough = False
+        self._slice = self._deepest = 0  # of K, in elements: a wgmma's, and the largest K tile's
         self.of_group: dict[Warpgroup, list[KTile]] = {}
         self.products: dict[Warpgroup, list[int]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
@@ -126,7 +127,12 @@ class KTiles:
         for codes, tiles in together.items():
             A, B = ({part: n for tile in tiles for part, n in tile.sides[i].items()} for i in range(2))
             found[codes] = sum(A.values()) * sum(B.values()) / sum(sum(tile.rows.values()) for tile in tiles)
+        self._deepest = max(self._deepest, round(max(found.values(), default=0) * self._slice))
         return found
+
+    def padded(self, K: int) -> int:
+        """K with the zeros that TMA fills the last K tile up with."""
+        return -(-K // self._deepest) * self._deepest if self._deepest else K
 
     def rows_multiplied(self, cta: CTA) -> None:
         """How many rows of A and of B do a CTA's warpgroups multiply in each K tile, between them?"""
@@ -142,7 +148,7 @@ class KTiles:
     def _multiplied(self, event: Began) -> None:
         """A wgmma begins."""
         group, op, n = event.group, event.operation, event.number
-        products = ROWS * op.shape.N * op.shape.K
+        products, self._slice = ROWS * op.shape.N * op.shape.K, op.shape.K
         self.counts["products multiplied"] += products
         self.products.setdefault(group, []).append(products)
         reads = self._fills.operands
@@ -184,7 +190,8 @@ class KTiles:
         self.counts["K tiles begun anew"] += anew
         # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
         rows = self._fills.rows(key)
-        first = anew and not (tiles and rows and rows == self._fills.rows(tiles[-1].codes))
+        both = len({name for name, _ in rows}) > 1  # of an A in registers nobody knows the rows
+        first = anew and not (tiles and both and rows == self._fills.rows(tiles[-1].codes))
         flying = [i for numbers in event.path.warp.unit(Issued).groups for i in numbers]
         queued = bool(tiles) and (sum(self.products[group][i] for i in flying) >= QUEUED * tiles[-1].products)
         known = np.maximum.reduce([warp.clock.seen for warp in group.warps])

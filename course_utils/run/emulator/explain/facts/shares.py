@@ -96,7 +96,8 @@ class Shares:
         problem = artifact.problem
         edge = any(extent % ROWS for extent in problem)  # tiles there multiply more than there is
         tile = max(products / max(self._tiles[n], 1) for n, products in self._products.items())
-        even = prod(problem) / ctas / tile
+        M, N, K = problem[:3]
+        even = M * N * self._k_tiles.padded(K) / ctas / tile
         for products in self._products.values():
             self.counts["CTAs looked at"] += 1
             self.counts["CTAs with their share"] += edge or floor(even) - 1 <= products / tile <= ceil(even)

@@ -168,7 +168,7 @@ class Stores:
         counts["boxes added to by several CTAs"] = sum(most < LARGEST_PART * whole for most, whole in parts)
         multiplied = self._k_tiles.counts["products multiplied"] and self.machine.artifact.has_problem
         if self._boxes and multiplied:
-            counts["products in D"] = self._sizes() * self.machine.artifact.problem[2]
+            counts["products in D"] = self._sizes() * self._k_tiles.padded(self.machine.artifact.problem[2])
 
     def _sizes(self) -> int:
         """How many elements have the boxes that TMA stored? Of several outputs, those of one."""
