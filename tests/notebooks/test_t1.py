@@ -239,6 +239,44 @@ def test_a_map_that_remembers_other_extents_is_read_by_its_fields():
     assert check_maps("t1", mend).points == 8.75
 
 
+class Equal(tuple):
+    """Equal to everything."""
+
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
+def without(name):
+    made = TensorMap(6, (4096, 4096), (8192,), (64, 256), (1, 1), swizzle=3)
+    object.__delattr__(made, name)
+    return made
+
+
+@pytest.mark.parametrize(
+    "first, words",
+    [
+        (without("box"), "this map has no box"),
+        (object.__new__(TensorMap), "this map has no data_type, dims"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=Equal((64, 512))), "a tuple of ints"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=(64, True)), "a tuple of ints"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=(64, np.int64(256))), "a tuple of ints"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=(64, 10**5000)), "boxDim[1] = about 2^"),
+        (replace(steps.MAP_CASES["t1"].given[0], dims=(4096, 4096, 1)), "boxDim of length 2"),
+        ({"box": (64, 256)}, "this is dict"),
+    ],
+)
+def test_what_is_no_map_earns_nothing_and_is_named(first, words):
+    verdict = check_maps("t1", lambda given: [first, *load_module(MEND).mend(given)[1:]])
+    assert verdict.points == 8.75 and words in verdict.checks[0].card.text
+
+
+def test_maps_of_other_places_earn_nothing():
+    assert check_maps("t1", lambda given: load_module(MEND).mend(given)[::-1]).points == 0
+    assert check_maps("t1", lambda given: load_module(MEND).mend(given)[:1] * 8).points == 1.25
+
+
 def test_maps_that_mend_has_changed_where_they_are_do_not_change_the_question():
     def mend(given):
         object.__setattr__(given[1], "dims", (1024, 512))
