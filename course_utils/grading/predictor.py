@@ -43,6 +43,9 @@ PARTS = {**dict.fromkeys(ASKED, 2), NOW: 2}  # by what was asked for; their shar
 FRESH = 8  # cases that are compiled while the check runs, as many of each way to ask
 LIMIT = 20.0  # seconds for all answers; the reference takes 0.01
 STRIDE_BYTES = 16  # of which a tensor map's strides, and the rows of a box, are multiples
+NO_SPAN = (
+    128  # TileLang swizzles such rows of 8-byte elements as no tensor map does, and a gemm's of any width
+)
 SHOWN = 3  # cases that differ, of one part
 # by so much of all cases the record may be known better than what is compiled now
 LOOKED_UP = 0.4
@@ -241,7 +244,7 @@ def hinders(case: Case) -> str:
         return f"a stride of {odd[-1]:,} bytes is no multiple of {STRIDE_BYTES}"
     if case.row % STRIDE_BYTES:
         return f"a row of {case.row} bytes is no multiple of {STRIDE_BYTES}"
-    if element == 8 and case.consumer != BY_THREADS:
+    if element == 8 and case.consumer != BY_THREADS and (case.consumer != STORE or case.row % NO_SPAN == 0):
         return "S is swizzled for 8-byte elements, which no tensor map describes"
     for extent in case.tile:
         pieces = [n for n in range(2, BOX_LIMIT + 1) if extent % n == 0 and n * element % TMA_ALIGNMENT == 0]

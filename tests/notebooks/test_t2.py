@@ -342,6 +342,22 @@ def test_the_grid_has_the_notebooks_own_tiles():
         } <= recorded
 
 
+def test_a_store_reads_rows_of_8_byte_elements_with_the_32b_swizzle_or_none():
+    """None where rows do not come in eights; rows of 128 bytes have a swizzle that no map describes."""
+    made = {
+        case.tile: outcome
+        for case, outcome in predictor.recorded()
+        if (case.dtype, case.consumer, case.asked) == ("float64", "store", "T.tma_copy")
+    }
+    of = {tile: (made[tile].path, made[tile].swizzle) for tile in ((64, 4), (64, 8), (60, 8), (32, 16))}
+    assert of == {
+        (64, 4): ("one box", 32),
+        (64, 8): ("several boxes", 32),
+        (60, 8): ("one box", 0),
+        (32, 16): ("error", 0),
+    }
+
+
 # -- what was recorded on an H200
 
 
