@@ -121,7 +121,7 @@ def check_paths(
 
 
 def compile_each(cases: Sequence[Case], compiled: Callable[[Case], Outcome] = tile_copies.outcome) -> Known:
-    """What the installed compilers make of these; none where one of them is missing."""
+    """What the installed compilers make of these; none where one of them is missing or gives no answer."""
     try:
         return [(case, compiled(case)) for case in cases]
     except CompileError:
@@ -159,7 +159,9 @@ def judge(
     last = list(zip(now, said[len(known) :], strict=False))
     parts = [_part(way, worth[way], [one for one in told if one[0][0].asked == way]) for way in ASKED]
     if not last:
-        parts.append(Part(NOW, None, 0.0, worth[NOW], "a compiler is missing here"))
+        parts.append(
+            Part(NOW, None, 0.0, worth[NOW], "no answer here: a compiler is missing, or took too long")
+        )
     elif _share(told) - _share(last) > LOOKED_UP:
         looked_up = (
             f"predict knows {_right(told)} of {len(told)} recorded cases and {_right(last)} of {len(last)} "

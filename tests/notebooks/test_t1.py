@@ -2,6 +2,9 @@
 __grid_constant__.
 """
 
+import gzip
+import json
+import re
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
@@ -30,6 +33,7 @@ from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import passed_by_value
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.emulator.emulate import emulate
+from course_utils.tma import transfers
 from course_utils.tma.layouts import swizzled
 from course_utils.tma.rules import RULES, violations
 
@@ -366,6 +370,30 @@ def test_what_the_cells_answer_to_predict(word):
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     told = tabled_by(cells, word)
     assert [row for row in PREDICTED[word] if row not in told] == []
+
+
+def markdown(id):
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    return next(cell.source for cell in cells if cell.id == id)
+
+
+def test_the_launches_behind_the_limits_of_coordinates_are_those_of_the_rules():
+    for rule in ("inner-coordinate", "store-coordinate"):
+        launches = re.search(r"(\d+) launches", transfers.RULES[rule].source)[1]
+        assert f"| {launches} |" in markdown("7c1be6a0")
+
+
+def test_a_sum_of_int64_goes_as_uint64():
+    assert "int64" in markdown("t1asks") and "int64" not in transfers.REDUCTIONS["add"]
+    assert "uint64" in transfers.REDUCTIONS["add"]
+
+
+def test_a_map_in_global_memory_lies_at_a_multiple_of_64_bytes():
+    cases = json.loads(gzip.decompress((SOLUTIONS.parent / "tests/data/tma_hardware.json.gz").read_bytes()))
+    ends = {case["map"]: case.get("error") for case in cases["cases"] if case["group"] == "map elsewhere"}
+    assert {at for at, error in ends.items() if error is None} == {0, 64}
+    refused = {at for at, error in ends.items() if error == "CUDA_ERROR_MISALIGNED_ADDRESS"}
+    assert refused == {8, 16, 32} == set(ends) - {0, 64}
 
 
 def test_extents_in_bytes_are_legal_and_describe_rows_that_overlap():
