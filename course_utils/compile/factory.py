@@ -69,11 +69,19 @@ def compile_sizes(
 
 
 def trace_sizes(
-    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    factory: object,
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    kind: str = "gemm",
+    others: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
     """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
-    trace = partial(_compiler(dsl).trace_kind, _called(factory, kind), kind)
-    yield from child.each(trace, sizes, PROBLEMS[kind].function)
+    called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+
+    def trace_one(*size: int) -> Artifact:
+        return trace(_for_chip(called, others.get(size, HOME)), kind, *size)
+
+    yield from child.each(trace_one, sizes, PROBLEMS[kind].function)
 
 
 def compile_traced(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from course_utils.artifact import Artifact
 from course_utils.cause import Who, from_data
 from course_utils.chips import Chip
+from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory, compile_sizes, takes_sm_count
 from course_utils.grading import check, conditions, maps, real_size, refine, steps
 from course_utils.grading.check import Answered
@@ -57,9 +58,20 @@ def check_gemm(
 
     def judged(row: Step, machine: Backend, progress: CheckProgress, printed: list[str]) -> Verdict:
         idle: list[Launch] = []
-        launches = _launches(row, factory, dsl, machine, printed, progress, idle)
-        few = machine.run(launches, progress.on_answer)
-        answered = _on_a_whole_chip(row, factory, dsl, machine, few, progress)
+
+        def run(fewer_sms: bool) -> Answered:
+            launches = _launches(row, factory, dsl, machine, printed, progress, idle, fewer_sms)
+            return machine.run(launches, progress.on_answer)
+
+        fewer_sms = row.fewer_sms is not None and machine.name == "emulator" and takes_sm_count(factory)
+        try:
+            answered = run(fewer_sms)
+        except CompileError:
+            if not (fewer_sms and printed):  # it does not compile for a whole chip, which comes first
+                raise
+            printed.clear()
+            answered = run(False)
+        answered = _on_a_whole_chip(row, factory, dsl, machine, answered, progress)
         after = machine.gpu if isinstance(machine, Emulator) else None
         timed = (
             [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress, chip_of(machine))
@@ -104,12 +116,11 @@ def _launches(
     printed: list[str],
     progress: CheckProgress,
     idle: list[Launch],
+    fewer_sms: bool,
 ) -> Iterator[Launch]:
     """What this machine is to run; ``printed`` gets what the factory printed, ``progress`` the parts that are
     known once all are compiled, and ``idle`` the size that only a GPU runs, where this is none.
-
-    An emulator takes those first that take it longest, and runs of all CTAs before runs of a few: the pattern
-    of their wrong elements says more. It begins with those of all CTAs on fewer SMs.
+    ``fewer_sms``: sizes of all CTAs come after those of a few, and for a chip of fewer SMs.
     """
     plan: check.Plan
     chip, fewer = chip_of(machine), {}
@@ -118,11 +129,10 @@ def _launches(
     elif machine.name == "compile":
         plan = step.emulated[:1]
     else:
-        emulated: check.Plan = step.emulated
-        if step.fewer_sms and takes_sm_count(factory):
-            emulated = step.on_fewer_sms
-            fewer = {size: chip.with_sms(step.fewer_sms[1]) for size, ctas in emulated if ctas is None}
-        plan = _emulated(emulated)
+        plan = _emulated(step.emulated)
+        if fewer_sms and step.fewer_sms:
+            plan = _emulated(step.on_fewer_sms)[::-1]
+            fewer = {size: chip.with_sms(step.fewer_sms[1]) for size, ctas in plan if ctas is None}
     sizes = [size for size, _ in plan]
     more = [] if machine.name == "gpu" or step.real_size in sizes else [step.real_size]
     made = compile_sizes(factory, dsl, [*sizes, *more], step.problem, chip, fewer)
@@ -136,8 +146,10 @@ def _launches(
     return check.launches(plan, made, step.problem, progress, printed, known, first, more)
 
 
-def _emulated(plan: check.Plan) -> check.Plan:
-    """In the order in which an emulator takes them."""
+def _emulated(plan: check.Plan) -> list[tuple[tuple[int, ...], tuple[int, ...] | None]]:
+    """In the order in which an emulator takes them: those first that take it longest, and runs of all CTAs
+    before runs of a few, since the pattern of their wrong elements says more.
+    """
     return sorted(plan, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
 
 
@@ -193,8 +205,9 @@ def judge(
     unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
     if results.passed and conditions.asks_for_own(step.requires, first):
         unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
+    mbarriers = max((answer.facts or {}).get(conditions.MBARRIERS, 0) for _, answer in answered)
     for launch, facts in idle:
-        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch, facts)
+        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch, facts, mbarriers)
         unmet |= {name: one for name, one in there.items() if name not in unmet}
     results = _gated(step, results, _share_met(step, unmet | unseen))
     instructions = _instructions(step, answered, unmet, unseen, first, results)
