@@ -3,13 +3,15 @@
     python benchmarks/tma_hardware.py compile build/tma.zip              # where the DSLs and NVRTC are
     python benchmarks/tma_hardware.py run build/tma.zip build/tma 2026   # where the GPU is: any seed
     python benchmarks/tma_hardware.py run build/tma.zip build/tma 0 coordinates     # groups of boxes alone
+    python benchmarks/tma_hardware.py fresh build/tma 2026               # maps of a seed alone, no archive
 
-``run`` needs no package beside this repository. It writes into the folder:
+``run`` and ``fresh`` need no package beside this repository. They write into the folder:
 
     tma_rules.json.gz   calls of the driver that break one rule, each beside the legal map it was made of
     tma_im2col.json.gz  calls of cuTensorMapEncodeIm2col around legal ones
     tma_boxes.json.gz   what one load, store or reduction leaves in memory, and the four copies of notebook t4
-    tma_fresh.json.gz   maps drawn by the seed: how often the rules and the driver agree, and on which bytes
+    tma_fresh.json      maps drawn by the seed: how often the rules and the driver agree, and on which bytes
+    tma_differ.json     the maps of these on which they differ
 
 Memory before a case is ``pattern``; after it only the 16-byte pieces that changed are kept. The
 driver is asked in processes of their own, because some calls are its end: their ``rc`` is ``DIED``.
@@ -49,6 +51,7 @@ PER_RULE = 40
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 WORKERS = 4
 DIED = -1  # in place of the driver's answer: the call was a segmentation fault
+DEADLY_RANK = 2**31  # from here on the driver's process ends (tests/data, tma_rules.json.gz)
 
 
 # The driver, by ctypes: cuda-bindings refuses codes that its enumerations lack, and the driver is to answer
@@ -580,6 +583,8 @@ class Bench:
 
     def __init__(self, archive):
         self.driver = Driver()
+        if not archive:  # of calls of the driver alone
+            return
         self.archive = zipfile.ZipFile(archive)
         self.module = ctypes.c_void_p()
         self.driver.call(
@@ -833,18 +838,23 @@ def fresh(random):
     return row
 
 
-def compare_fresh(archive, seed, deadly, count=20_000, with_bytes=2_000):
-    """Do the rules agree with the driver on ``count`` maps, and ``encode`` on the bytes of the first
-    ``with_bytes`` that it takes? Calls that break a rule of ``deadly`` are not made.
-    """
+def draw_fresh(seed, count):
+    """``count`` calls that the driver survives, drawn by a seed."""
     random, rows = Random(seed), []
     while len(rows) < count:
         row = fresh(random)
-        if not deadly & set(broken(row)):
+        if row["rank"] < DEADLY_RANK:
             rows.append(row)
-    result = {"seed": seed, "maps": count, "agree": 0, "accepted": 0, "bytes": 0, "bytes_agree": 0}
-    alone, differ, bytes_differ = dict.fromkeys(RULES, 0), [], []
-    for row, (rc, data) in zip(rows, ask(archive, rows), strict=True):
+    return rows
+
+
+def compare_fresh(rows, answers, with_bytes=2_000):
+    """Do the rules agree with the driver's ``answers``, and ``encode`` with the bytes of the first
+    ``with_bytes`` maps that it takes? Returns the counts, and the rows that differ, with what was answered.
+    """
+    result = {"maps": len(rows), "agree": 0, "accepted": 0, "bytes": 0, "bytes_agree": 0}
+    alone, differ = dict.fromkeys(RULES, 0), []
+    for row, (rc, data) in zip(rows, answers, strict=True):
         rules = broken(row)
         result["accepted"] += rc == 0
         result["agree"] += (rc == 0) == (rules == [])
@@ -860,13 +870,8 @@ def compare_fresh(archive, seed, deadly, count=20_000, with_bytes=2_000):
             result["bytes"] += 1
             result["bytes_agree"] += same
             if not same:
-                bytes_differ.append(row | {"bytes": data})
-    return result | {
-        "not asked": sorted(deadly),
-        "alone": alone,
-        "differ": differ[:100],
-        "bytes_differ": bytes_differ[:100],
-    }
+                differ.append(row | {"rc": rc, "bytes": data})
+    return result | {"not asked": [f"rank from {DEADLY_RANK} on"], "alone": alone}, differ
 
 
 # Compile, run
@@ -897,29 +902,35 @@ def compile_all(path):
 def run_all(archive, folder, seed, groups=()):
     began, out = time.time(), Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    worker = Worker(archive)
-    first = worker.answer({"rows": [legal(Random(0))]})
-    if first.get("answers", [[1]])[0][0]:
-        raise SystemExit(f"the driver does not take a legal map: {first} {worker.ready}")
-    provenance = {
-        "gpu": worker.ready["ready"],
-        "driver": told("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "cuda_driver": worker.ready["cuda_driver"],
-        "date": datetime.date.today().isoformat(),
-    }
-    worker.end()
+    provenance = who(archive)
     print(provenance, flush=True)
-    deadly: set[str] = set()
     for part in (record_boxes,) if groups else (record_rules, record_boxes, record_fresh):
         try:
-            part(archive, out, provenance | {"groups": groups} if groups else provenance, deadly, int(seed))
+            part(archive, out, provenance | {"groups": groups} if groups else provenance, int(seed))
         except Exception as error:  # what the other parts find is kept
             print(f"{part.__name__}: {type(error).__name__}: {error}", flush=True)
         print(f"{time.time() - began:.0f} s after {part.__name__}", flush=True)
 
 
-def record_rules(archive, out, provenance, deadly, seed):
-    """``deadly`` gets the rules that a call of the driver does not survive."""
+def who(archive):
+    """The GPU, its driver and the date. Raises SystemExit where there is no driver that takes a legal map."""
+    worker = Worker(archive)
+    try:
+        first = worker.answer({"rows": [legal(Random(0))]})
+    except RuntimeError as error:
+        raise SystemExit(f"no driver answers here: {error}") from error
+    if first.get("answers", [[1]])[0][0]:
+        raise SystemExit(f"the driver does not take a legal map: {first} {worker.ready}")
+    worker.end()
+    return {
+        "gpu": worker.ready["ready"],
+        "driver": told("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "cuda_driver": worker.ready["cuda_driver"],
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def record_rules(archive, out, provenance, seed):
     rows = []
     for rule in BREAKS:
         for before, after in rows_of(rule, Random(f"{rule} alone")):
@@ -927,8 +938,6 @@ def record_rules(archive, out, provenance, deadly, seed):
     rows += edges()
     for row, (rc, _) in zip(rows, ask(archive, rows), strict=True):
         row["rc"] = rc
-        if rc == DIED:
-            deadly |= set(broken(row))
     for rule in BREAKS:
         codes = [row["rc"] for row in rows if row.get("alone") == rule]
         print(rule, {code: codes.count(code) for code in dict.fromkeys(codes)}, flush=True)
@@ -945,7 +954,7 @@ def record_rules(archive, out, provenance, deadly, seed):
     write(out / "tma_im2col.json.gz", provenance | {"rows": images})
 
 
-def record_boxes(archive, out, provenance, deadly, seed):
+def record_boxes(archive, out, provenance, seed):
     done = []
     for cases in (
         load_cases(),
@@ -964,10 +973,25 @@ def record_boxes(archive, out, provenance, deadly, seed):
         print(group, {end: ends.count(end) for end in dict.fromkeys(ends)}, flush=True)
 
 
-def record_fresh(archive, out, provenance, deadly, seed):
-    found = compare_fresh(archive, seed, deadly)
-    write(out / "tma_fresh.json.gz", provenance | found)
-    print({name: value for name, value in found.items() if isinstance(value, int)}, flush=True)
+def record_fresh(archive, out, provenance, seed, count=20_000):
+    """Returns whether the rules and the driver agree on everything."""
+    rows = draw_fresh(seed, count)
+    found, differ = compare_fresh(rows, ask(archive, rows))
+    (out / "tma_fresh.json").write_text(json.dumps(provenance | {"seed": seed} | found, indent=1) + "\n")
+    (out / "tma_differ.json").write_text(json.dumps(differ, indent=1) + "\n")
+    print(
+        f"{provenance['gpu']}, driver {provenance['driver']}, seed {seed}: verdicts {found['agree']} of "
+        f"{found['maps']} agree, bytes {found['bytes_agree']} of {found['bytes']}",
+        flush=True,
+    )
+    return not differ
+
+
+def fresh_only(folder, seed):
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    if not record_fresh("", out, who(""), int(seed)):
+        sys.exit(f"the maps that differ: {out / 'tma_differ.json'}")
 
 
 def write(path, found):
@@ -989,6 +1013,8 @@ if __name__ == "__main__":
             compile_all(path)
         case ["run", archive, folder, seed, *parts]:
             run_all(archive, folder, seed, parts)
+        case ["fresh", folder, seed]:
+            fresh_only(folder, seed)
         case ["work", archive]:
             work(archive)
         case _:

@@ -274,8 +274,8 @@ def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     explain.set_defaults(run="tensormap.explain_map")
     add = explain.add_argument
     add("file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row")
-    add("--row", type=int, default=1, help="line of FILE, from 1")
-    add("--type", default="float16", help="element type (default: float16)")
+    add("--row", type=int, help="line of FILE, from 1 (default: 1)")
+    add("--type", help="element type (default: float16)")
     for name, text in (
         ("dims", "globalDim, elements"),
         ("strides", "globalStrides, bytes, without the innermost (default: dense)"),
@@ -284,8 +284,8 @@ def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     ):
         add(f"--{name}", metavar="N,N,...", help=f"{text}; innermost first")
     for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
-        add(f"--{name}", default=default, help=f"a name or the driver's number (default: {default})")
-    add("--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)")
+        add(f"--{name}", help=f"a name or the driver's number (default: {default})")
+    add("--address", metavar="N", help="globalAddress, bytes (default: 0)")
     add("--tile", metavar="N,N,...", help="how many boxes does this tile take? innermost first")
     add("--chip", default=HOME.family, help=f"whose driver is asked (default: {HOME.family})")
     # a list that begins with a negative number is no option

@@ -105,8 +105,9 @@ class Outcome:
 
 
 def outcome(case: Case) -> Outcome:
-    """Compile a case and read its path from the PTX and the tensor map. Raises CompileError only where the
-    compiler itself is missing.
+    """Compile a case and read its path from the PTX and the tensor map.
+
+    Raises CompileError where the compiler gave no answer: it is missing, or took too long or too much memory.
     """
     compiler = import_module(f"course_utils.compile.{case.dsl}")
     try:
@@ -117,6 +118,8 @@ def outcome(case: Case) -> Outcome:
         with closing(child.each(partial(_compiled, case), [()], "copy")) as made:
             artifact = next(made).artifact
     except CompileError as error:
+        if error.stage != "lower":
+            raise
         return Outcome(ERROR, said=error.text)
     return _read(case, artifact)
 

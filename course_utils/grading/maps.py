@@ -115,10 +115,12 @@ def _mended(old: TensorMap, given: object, boxes: Sequence[tuple[int, ...]]) -> 
     if type(given) is not TensorMap:  # one of a class of its own could be two things to two readers
         return f"this is {type(given).__name__}, not a TensorMap"
     names = [field.name for field in fields(TensorMap)]
+    if missing := [name for name in names if not hasattr(given, name)]:
+        return f"this map has no {', '.join(missing)}"
     values = [getattr(given, name) for name in names]
     for name, value in zip(names, values, strict=True):
         if {type(one) for one in (value if type(value) is tuple else (value,))} - {int}:
-            return f"{name} is no whole number, or no tuple of them: {text_of(value)}"
+            return f"{name} must be an int or a tuple of ints, and is {text_of(value)}"
     new = TensorMap(*values)  # the given one may remember other extents than those of its box
     broken = [str(violation) for violation in violations(new)]
     changed = [name for name in names if getattr(old, name) != getattr(new, name)]

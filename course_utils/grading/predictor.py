@@ -43,6 +43,9 @@ PARTS = {**dict.fromkeys(ASKED, 2), NOW: 2}  # by what was asked for; their shar
 FRESH = 8  # cases that are compiled while the check runs, as many of each way to ask
 LIMIT = 20.0  # seconds for all answers; the reference takes 0.01
 STRIDE_BYTES = 16  # of which a tensor map's strides, and the rows of a box, are multiples
+NO_SPAN = (
+    128  # TileLang swizzles such rows of 8-byte elements as no tensor map does, and a gemm's of any width
+)
 SHOWN = 3  # cases that differ, of one part
 # by so much of all cases the record may be known better than what is compiled now
 LOOKED_UP = 0.4
@@ -118,7 +121,7 @@ def check_paths(
 
 
 def compile_each(cases: Sequence[Case], compiled: Callable[[Case], Outcome] = tile_copies.outcome) -> Known:
-    """What the installed compilers make of these; none where one of them is missing."""
+    """What the installed compilers make of these; none where one of them is missing or gives no answer."""
     try:
         return [(case, compiled(case)) for case in cases]
     except CompileError:
@@ -156,7 +159,9 @@ def judge(
     last = list(zip(now, said[len(known) :], strict=False))
     parts = [_part(way, worth[way], [one for one in told if one[0][0].asked == way]) for way in ASKED]
     if not last:
-        parts.append(Part(NOW, None, 0.0, worth[NOW], "a compiler is missing here"))
+        parts.append(
+            Part(NOW, None, 0.0, worth[NOW], "no answer here: a compiler is missing, or took too long")
+        )
     elif _share(told) - _share(last) > LOOKED_UP:
         looked_up = (
             f"predict knows {_right(told)} of {len(told)} recorded cases and {_right(last)} of {len(last)} "
@@ -241,7 +246,7 @@ def hinders(case: Case) -> str:
         return f"a stride of {odd[-1]:,} bytes is no multiple of {STRIDE_BYTES}"
     if case.row % STRIDE_BYTES:
         return f"a row of {case.row} bytes is no multiple of {STRIDE_BYTES}"
-    if element == 8 and case.consumer != BY_THREADS:
+    if element == 8 and case.consumer != BY_THREADS and (case.consumer != STORE or case.row % NO_SPAN == 0):
         return "S is swizzled for 8-byte elements, which no tensor map describes"
     for extent in case.tile:
         pieces = [n for n in range(2, BOX_LIMIT + 1) if extent % n == 0 and n * element % TMA_ALIGNMENT == 0]

@@ -148,8 +148,11 @@ def paths_of(cases: Sequence[Sequence]) -> None:
         for number, values in enumerate(cases, 1):
             place.status(f"compiling {number} of {len(cases)}")
             case = Case(*values)
-            made = outcome(case)
-            rows.append([str(case), made.path, predictor.why(case, made)])
+            try:
+                made = outcome(case)
+                rows.append([str(case), made.path, predictor.why(case, made)])
+            except CompileError as error:
+                rows.append([str(case), "no answer", error.text])
         place.finish(tabled(["tile", "path", "why"], rows))
 
 

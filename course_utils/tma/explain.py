@@ -8,10 +8,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from course_utils.artifact import (
     ELEMENT_BYTES,
     INTERLEAVES,
+    PACKED_DATA_TYPES,
     SWIZZLE_PATTERN_BYTES,
     SWIZZLES,
     TMA_ALIGNMENT,
@@ -29,27 +31,41 @@ FIELDS = (
     "dtype", "rank", "addr_off", "dims", "strides", "box", "estr", "interleave", "swizzle", "l2", "oob", "rc",
 )
 # fmt: on
+RECORDS = ("tests/data/driver_verdicts.jsonl.gz", "tests/data/tma_rules.json.gz")  # of the driver's answers
 
 
 def rows(path: str | Path) -> Iterator[tuple[int, dict]]:
-    """Line number and row of a JSON-lines file, plain or .gz.
+    """Line number and row of a JSON-lines file, or number and row of a JSON object's ``rows``; plain or .gz.
 
-    Raises ValueError for a line that is no row, and OSError.
+    Raises ValueError for a line that is no row, and for what cannot be read.
     """
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rt") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield number, _row(line, f"{path}, line {number}")
+                    where = f"{path}, line {number}"
+                    found = _parsed(line, where)
+                    if isinstance(found, dict) and isinstance(found.get("rows"), list):
+                        for place, row in enumerate(found["rows"], 1):
+                            yield place, _row(row, f"{path}, row {place}")
+                    else:
+                        yield number, _row(found, where)
     except (EOFError, UnicodeDecodeError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def _row(line: str, where: str) -> dict:
+def _parsed(line: str, where: str) -> object:
     try:
-        row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{where} is not JSON: too many brackets") from error
+    except ValueError as error:  # Python reads no number of more than 4,300 digits
+        raise ValueError(f"{where}: a number is too long; the driver's have at most 64 bits") from error
+
+
+def _row(row: Any, where: str) -> dict:
     missing = [name for name in FIELDS if name not in row] if isinstance(row, dict) else list(FIELDS)
     if missing:
         raise ValueError(f"{where} is not a row of driver verdicts: it lacks {', '.join(missing)}")
@@ -59,7 +75,17 @@ def _row(line: str, where: str) -> dict:
             raise ValueError(
                 f"{where}: {name} must be {'a list of integers' if values is row[name] else 'an integer'}"
             )
+    rank = row["rank"]
+    for name, needed in entries(rank).items():
+        if len(row[name]) < needed <= 5:  # above, the driver refuses the rank and reads no array
+            count = len(row[name])
+            raise ValueError(f"{where}: {name} has {count} of the {needed} entries that rank {rank} needs")
     return row
+
+
+def entries(rank: int) -> dict[str, int]:
+    """How many entries of each of a row's arrays the driver reads."""
+    return {"dims": rank, "strides": rank - 1, "box": rank, "estr": rank}
 
 
 def verify(path: str | Path) -> tuple[int, list[str]]:
@@ -84,20 +110,30 @@ def verify(path: str | Path) -> tuple[int, list[str]]:
 def explain(tensor_map: TensorMap, address: int, chip: Chip = HOME, tile: Sequence[int] = ()) -> str:
     """A map in words: its fields by the driver's names, then each rule that it breaks with what would mend
     it, or, of a legal map, what a kernel has to know beside it. ``tile`` is the one that boxes shall fill.
+
+    Raises ValueError where ``tile`` is no multiple of the box, and for a packed type on a chip that is not
+    Hopper.
     """
+    measured = chip.family == HOME.family
+    if tensor_map.data_type in PACKED_DATA_TYPES and not measured:
+        raise ValueError(
+            f"data type {tensor_map.data_type} is packed: later chips have rules of their own for it, which "
+            "the course does not model"
+        )
     lines = [str(tensor_map), *_table(fields(tensor_map, address))]
     found = violations(tensor_map, address, chip)
     if not found:
-        return "\n".join(
-            [*lines, f"legal: the driver takes it ({chip.family})", *_table(beside(tensor_map, tile))]
-        )
+        said = f"the driver takes it ({chip.family})"
+        if not measured:
+            said = f"it breaks no rule; the rules were held against Hopper's driver, not {chip.family}'s"
+        return "\n".join([*lines, f"legal: {said}", *_table(beside(tensor_map, tile))])
     lines += [f"illegal: {len(found)} rule{'s' * (len(found) != 1)} broken ({chip.family})"]
     lines += [f"  {violation} ({violation.source})" for violation in found]
     if legal := mended(tensor_map, address, chip):
         before, after = dict(fields(tensor_map, address)), dict(fields(*legal))
         changes = [f"{name} {after[name]}" for name in after if after[name] != before[name]]
         lines.append(f"legal with all of these: {'; '.join(changes)}")
-    return "\n".join([*lines, f"the driver's page: {URL}"])
+    return "\n".join([*lines, f"the driver's page: {URL}", f"the calls refused: {' and '.join(RECORDS)}"])
 
 
 def fields(tensor_map: TensorMap, address: int) -> list[tuple[str, str]]:
@@ -107,6 +143,8 @@ def fields(tensor_map: TensorMap, address: int) -> list[tuple[str, str]]:
         if codes:
             value = getattr(m, field)
             meaning = codes[value] if 0 <= value < len(codes) else "none of the driver's codes"
+            if field == "data_type" and value in PACKED_DATA_TYPES:
+                meaning = "packed, for later chips"
             text = f"{number_text(value)} ({meaning})"
         else:
             values: tuple[int, ...] = (address,) if field == "address" else getattr(m, field)

@@ -8,7 +8,7 @@ contract as data; ``violations`` names every rule that a map breaks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from course_utils.chips import HOME, Chip
 PAGE = "cuTensorMapEncodeTiled"
 URL = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html"
 MEASURED = "H200, driver 580"
+ADDRESS_LIMIT = 2**57
 
 
 class Rule(NamedTuple):
@@ -128,8 +129,8 @@ ARGUMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
 class Violation:
     """One rule that one map breaks.
 
-    Each of ``edits`` mends this rule alone, and ``nearest`` has them in words; there are none, and it is "",
-    where no nearest value makes sense.
+    Each of ``edits`` mends this rule and breaks no other, and ``nearest`` has them in words; there are none,
+    and it is "", where no nearest value makes sense.
     """
 
     rule: str
@@ -157,13 +158,45 @@ def violations(tensor_map: TensorMap, address: int = 0, chip: Chip = HOME) -> li
 
     ``address`` is globalAddress in bytes; its offset from an aligned base is enough. On Hopper's
     the answer is the H200 driver's. For other chips the documented rules hold, the observed ones are assumed
-    (but for the swizzle modes), and the packed data types are left out. No value of a field raises an error.
+    (but for the swizzle modes), and the packed data types are refused as on Hopper, because the course does
+    not model their rules. No value of a field raises an error.
 
     The driver is more lenient than its page in two places, and so is this function: interleave 32B is
     accepted with every swizzle (the page asks for 32B), and strides may be 0, overlap or come in any order.
     """
-    m = tensor_map
-    found: dict[str, tuple[str, list[Edit]]] = {}  # rule id: what was found, in words, and what mends it
+    found = _broken(tensor_map, address, chip)
+    completed = {
+        rule: [_completed(tensor_map, address, chip, edit, found) for edit in edits]
+        for rule, (_, edits) in found.items()
+    }
+    return [
+        Violation(
+            rule,
+            text,
+            tuple(completed[rule]),
+            ", or ".join(_edit_text(tensor_map, address, edit) for edit in completed[rule]),
+        )
+        for rule, (text, _) in found.items()
+    ]
+
+
+def _completed(m: TensorMap, address: int, chip: Chip, edit: Edit, before: Collection[str]) -> Edit:
+    """The edit, with what mends the rules that it would break anew: those that are not ``before``."""
+    for _ in RULES:
+        new = [
+            edits
+            for rule, (_, edits) in _broken(*edited(m, address, edit), chip).items()
+            if rule not in before
+        ]
+        if not new or not new[0]:
+            break
+        edit = edit | new[0][-1]
+    return edit
+
+
+def _broken(m: TensorMap, address: int, chip: Chip) -> dict[str, tuple[str, list[Edit]]]:
+    """Each broken rule, in the order of ``RULES``: what was found, in words, and what mends it."""
+    found: dict[str, tuple[str, list[Edit]]] = {}
 
     def check_each(rule: str, field: str, nearest: Callable[[int], int]) -> None:
         """Holds each entry of an array to a rule.
@@ -200,10 +233,10 @@ def violations(tensor_map: TensorMap, address: int = 0, chip: Chip = HOME) -> li
 
     at = f"globalAddress = {number_text(address)}"
     if address % 16 != 0:
-        found["address-multiple-of-16"] = (at, [{"address": _round_up(address, 16)}])
+        found["address-multiple-of-16"] = (at, [{"address": _aligned(address, 16)}])
     if address % 32 != 0 and m.interleave == 2:
-        found["address-multiple-of-32"] = (at, [{"address": _round_up(address, 32)}])
-    if not 0 <= address < 2**57:
+        found["address-multiple-of-32"] = (at, [{"address": _aligned(address, 32)}])
+    if not 0 <= address < ADDRESS_LIMIT:
         found["address-range"] = (at, [])
 
     check_each("dim-range", "dims", lambda dim: _clamp(dim, 1, 2**32))
@@ -242,10 +275,7 @@ def violations(tensor_map: TensorMap, address: int = 0, chip: Chip = HOME) -> li
         text = f"oobFill nan, tensorDataType {DATA_TYPES[m.data_type]}"
         found["nan-fill-needs-float"] = (text, [{"oob_fill": 0}])
 
-    return [
-        Violation(rule, text, tuple(edits), ", or ".join(_edit_text(m, address, edit) for edit in edits))
-        for rule, (text, edits) in ((rule, found[rule]) for rule in RULES if rule in found)
-    ]
+    return {rule: found[rule] for rule in RULES if rule in found}
 
 
 def _box_violations(m: TensorMap, chip: Chip) -> dict[str, tuple[str, list[Edit]]]:
@@ -334,7 +364,7 @@ def _edit_text(m: TensorMap, address: int, edit: Edit) -> str:
         elif len(value) != len(getattr(m, field)):
             words.append(f"{name} of length {len(value)}")
         else:
-            words.append(_entries(m, edit, getattr(m, field)))
+            words.append(_entries(m, {field: value}, getattr(m, field)))
     return ", ".join(words)
 
 
@@ -382,6 +412,12 @@ def _clamp(value: int, low: int, high: int) -> int:
 
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
+
+
+def _aligned(address: int, unit: int) -> int:
+    """The next multiple of ``unit``, or the one before where no address is as high."""
+    up = _round_up(address, unit)
+    return up if up < ADDRESS_LIMIT else up - unit
 
 
 def _row(extent: int, element_bytes: int) -> str:

@@ -16,7 +16,8 @@ def predict(shape, tile, dtype, consumer, asked):
     ### BEGIN SOLUTION: one box, several boxes, 1-D bulk, threads or error
     # S is swizzled for whoever is no thread, if its rows come in eights
     swizzled = consumer != "threads" and tile[-2] % 8 == 0
-    spans = [span for span in (128, 64, 32) if swizzled and row % span == 0]
+    widths = (32,) if element == 8 and asked != "TMA atom" else (128, 64, 32)
+    spans = [span for span in widths if swizzled and row % span == 0]
     too_long = max(tile) > 256 or row > max(spans, default=row)
     boxes = "several boxes" if too_long else "one box"
     if asked == "TMA atom":
@@ -42,7 +43,8 @@ def predict(shape, tile, dtype, consumer, asked):
 
     # TMA is chosen: only a preference outside the pipeline gives way now
     given_up = "threads" if asked == "prefer tma" and not pipelined else "error"
-    if element == 8 and consumer != "threads":
+    multiplied = consumer in ("gemm", "pipelined gemm")
+    if element == 8 and (multiplied or consumer == "store" and row % 128 == 0):
         return given_up
     for extent in tile:
         pieces = (n for n in range(2, 257) if extent % n == 0 and n * element % 128 == 0)

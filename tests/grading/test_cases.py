@@ -220,7 +220,7 @@ def test_mended_maps_have_all_points():
         (lambda maps: [replace(m, l2_promotion=1) for m in MEND(maps)], 0, "2 fields were changed"),
         (lambda maps: [*MEND(maps)[:-1], 7], 7, "this is int"),
         (lambda maps: [MEND(maps)[0]] * 8, 1, "fields were changed"),
-        (lambda maps: [replace(m, box=("a", "b")) for m in maps], 0, "no whole number"),
+        (lambda maps: [replace(m, box=("a", "b")) for m in maps], 0, "must be an int"),
         (lambda maps: exit(), 0, "SystemExit"),
         (lambda: 1, 0, "TypeError"),
         (3, 0, "not callable"),
@@ -264,7 +264,7 @@ def test_a_map_is_taken_for_what_it_is(field, value):
         return [change(maps[0]), *maps[1:]]
 
     wrong = check_maps("t1", lambda maps: one_changed(right(maps), lambda m: replace(m, **{field: value})))
-    assert wrong.checks[0].passed is False and "no whole number" in wrong.checks[0].card.text
+    assert wrong.checks[0].passed is False and "must be an int" in wrong.checks[0].card.text
     two = check_maps("t1", lambda maps: one_changed(right(maps), lambda m: TwoFaced(**vars(m))))
     assert two.checks[0].passed is False and "TwoFaced" in two.checks[0].card.text
     assert two.checks[1].passed

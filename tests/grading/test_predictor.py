@@ -130,6 +130,15 @@ def test_a_missing_compiler_leaves_a_part_untried():
     assert last.name == NOW and last.passed is None and last.points == 0
 
 
+def test_a_compile_that_takes_too_long_is_no_path(monkeypatch):
+    """It says nothing of the tile: an error is the compiler's own answer."""
+    monkeypatch.setattr(tile_copies.child, "LIMIT", 0.01)
+    case = Case((64, 64), (32, 64), "float16", "threads", "T.copy")
+    with pytest.raises(CompileError, match="did not end within 0.01 s"):
+        tile_copies.outcome(case)
+    assert predictor.compile_each([case]) == []
+
+
 def test_fresh_cases_are_none_of_the_record_and_of_each_way_to_ask():
     one, other = (predictor.fresh(seed, KNOWN) for seed in ("a", "b"))
     assert len(one) == FRESH and one != other and not {case for case, _ in KNOWN} & {*one, *other}

@@ -2,6 +2,9 @@
 __grid_constant__.
 """
 
+import gzip
+import json
+import re
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
@@ -30,6 +33,7 @@ from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import passed_by_value
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.emulator.emulate import emulate
+from course_utils.tma import transfers
 from course_utils.tma.layouts import swizzled
 from course_utils.tma.rules import RULES, violations
 
@@ -239,6 +243,44 @@ def test_a_map_that_remembers_other_extents_is_read_by_its_fields():
     assert check_maps("t1", mend).points == 8.75
 
 
+class Equal(tuple):
+    """Equal to everything."""
+
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
+def without(name):
+    made = TensorMap(6, (4096, 4096), (8192,), (64, 256), (1, 1), swizzle=3)
+    object.__delattr__(made, name)
+    return made
+
+
+@pytest.mark.parametrize(
+    "first, words",
+    [
+        (without("box"), "this map has no box"),
+        (object.__new__(TensorMap), "this map has no data_type, dims"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=Equal((64, 512))), "a tuple of ints"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=(64, True)), "a tuple of ints"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=(64, np.int64(256))), "a tuple of ints"),
+        (replace(steps.MAP_CASES["t1"].given[0], box=(64, 10**5000)), "boxDim[1] = about 2^"),
+        (replace(steps.MAP_CASES["t1"].given[0], dims=(4096, 4096, 1)), "boxDim of length 2"),
+        ({"box": (64, 256)}, "this is dict"),
+    ],
+)
+def test_what_is_no_map_earns_nothing_and_is_named(first, words):
+    verdict = check_maps("t1", lambda given: [first, *load_module(MEND).mend(given)[1:]])
+    assert verdict.points == 8.75 and words in verdict.checks[0].card.text
+
+
+def test_maps_of_other_places_earn_nothing():
+    assert check_maps("t1", lambda given: load_module(MEND).mend(given)[::-1]).points == 0
+    assert check_maps("t1", lambda given: load_module(MEND).mend(given)[:1] * 8).points == 1.25
+
+
 def test_maps_that_mend_has_changed_where_they_are_do_not_change_the_question():
     def mend(given):
         object.__setattr__(given[1], "dims", (1024, 512))
@@ -328,6 +370,30 @@ def test_what_the_cells_answer_to_predict(word):
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     told = tabled_by(cells, word)
     assert [row for row in PREDICTED[word] if row not in told] == []
+
+
+def markdown(id):
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    return next(cell.source for cell in cells if cell.id == id)
+
+
+def test_the_launches_behind_the_limits_of_coordinates_are_those_of_the_rules():
+    for rule in ("inner-coordinate", "store-coordinate"):
+        launches = re.search(r"(\d+) launches", transfers.RULES[rule].source)[1]
+        assert f"| {launches} |" in markdown("7c1be6a0")
+
+
+def test_a_sum_of_int64_goes_as_uint64():
+    assert "int64" in markdown("t1asks") and "int64" not in transfers.REDUCTIONS["add"]
+    assert "uint64" in transfers.REDUCTIONS["add"]
+
+
+def test_a_map_in_global_memory_lies_at_a_multiple_of_64_bytes():
+    cases = json.loads(gzip.decompress((SOLUTIONS.parent / "tests/data/tma_hardware.json.gz").read_bytes()))
+    ends = {case["map"]: case.get("error") for case in cases["cases"] if case["group"] == "map elsewhere"}
+    assert {at for at, error in ends.items() if error is None} == {0, 64}
+    refused = {at for at, error in ends.items() if error == "CUDA_ERROR_MISALIGNED_ADDRESS"}
+    assert refused == {8, 16, 32} == set(ends) - {0, 64}
 
 
 def test_extents_in_bytes_are_legal_and_describe_rows_that_overlap():

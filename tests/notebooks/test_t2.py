@@ -6,6 +6,7 @@ say so.
 """
 
 import inspect
+import json
 import textwrap
 from functools import cache
 from math import prod
@@ -18,7 +19,14 @@ from authoring import sync
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
-from course_utils.compile.load import edited, load_factory, load_factory_source, load_module, solution_path
+from course_utils.compile.load import (
+    SOLUTIONS,
+    edited,
+    load_factory,
+    load_factory_source,
+    load_module,
+    solution_path,
+)
 from course_utils.compile.tile_copies import Case, outcome, source
 from course_utils.grading import predictor, words
 from course_utils.grading.copy import check_copy
@@ -332,3 +340,45 @@ def test_the_grid_has_the_notebooks_own_tiles():
         assert {
             Case(shape, tile, "float16", "store", asked) for asked in ("prefer tma", "T.tma_copy")
         } <= recorded
+
+
+def test_a_store_reads_rows_of_8_byte_elements_with_the_32b_swizzle_or_none():
+    """None where rows do not come in eights; rows of 128 bytes have a swizzle that no map describes."""
+    made = {
+        case.tile: outcome
+        for case, outcome in predictor.recorded()
+        if (case.dtype, case.consumer, case.asked) == ("float64", "store", "T.tma_copy")
+    }
+    of = {tile: (made[tile].path, made[tile].swizzle) for tile in ((64, 4), (64, 8), (60, 8), (32, 16))}
+    assert of == {
+        (64, 4): ("one box", 32),
+        (64, 8): ("several boxes", 32),
+        (60, 8): ("one box", 0),
+        (32, 16): ("error", 0),
+    }
+
+
+# -- what was recorded on an H200
+
+
+def test_what_the_text_says_of_the_profiled_copies():
+    """Threads move no byte by TMA, and were no slower."""
+    data = json.loads((SOLUTIONS / "measured" / "tma_seen.json").read_text())
+    of = {row["copy"]: row["counters"] for row in data["rows"]}
+    by_tma = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
+    assert [of[path][by_tma] > 0 for path in ("box", "1-D bulk copy", "threads")] == [True, True, False]
+    times = {path: counted["gpu__time_duration.sum"] for path, counted in of.items()}
+    assert times["threads"] <= min(times.values())
+
+
+def test_what_the_text_says_of_the_ways_to_stream():
+    data = json.loads((SOLUTIONS / "measured" / "tma_pays.json").read_text())
+    of = {(r["matrix"], r["rows"], r["bytes"], r["way"]): r["gb_per_second"] for r in data["rows"]}
+    tiles = {(matrix, rows, width) for matrix, rows, width, _ in of}
+    for tile in tiles:
+        blocking, threads, box, _ = (of[*tile, way] for way in dict.fromkeys(way for *_, way in of))
+        assert blocking < min(threads, box)
+        assert tile[0] == "L2" or abs(box / threads - 1) < 0.03
+        assert tile[0] == "DRAM" or (box > threads) == (tile != ("L2", 128, 256))
+    ways = {way: of["DRAM", 64, 32, way] for *_, way in of}
+    assert max(ways, key=ways.get) == "TMA box" and min(ways, key=ways.get) == "bulk copy for each row"

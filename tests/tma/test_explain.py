@@ -69,6 +69,9 @@ def test_an_empty_file_proves_nothing(capsys, file):
         ({"dtype": 6}, "lacks rank"),
         (LEGAL | {"box": 64}, "box must be a list"),
         (LEGAL | {"dims": [1.5, 2]}, "dims must be"),
+        (LEGAL | {"box": [64]}, "line 2: box has 1 of the 2 entries that rank 2 needs"),
+        (LEGAL | {"strides": []}, "strides has 0 of the 1 entries"),
+        (json.dumps(LEGAL).replace("4096", "9" * 5000), "line 2: a number is too long"),
         (LEGAL | {"rank": "2"}, "rank must be an integer"),
         ("[" * 100_000, "not JSON"),
     ],
@@ -140,6 +143,20 @@ def test_what_the_course_has_not_measured_is_said(capsys, arguments, words):
     assert code == 0 and "not modelled" in text and words in text
 
 
+@pytest.mark.parametrize("code", ["13", "14", "15"])
+def test_packed_types_are_refused_on_hopper_and_not_modelled_elsewhere(capsys, code):
+    tile = ["--dims", "128,64", "--box", "128,8", "--type", code]
+    code, text = run(capsys, "explain", *tile)
+    assert code == 1 and "(packed, for later chips)" in text and "[data-type-packed]" in text
+    code, text = run(capsys, "explain", *tile, "--chip", "Blackwell")
+    assert code == 2 and "does not model" in text.replace("\n", " ")
+
+
+def test_of_another_chip_no_drivers_answer_is_claimed(capsys):
+    code, text = run(capsys, "explain", *TILE, "--chip", "sm_100a")
+    assert code == 0 and "held against Hopper's driver, not Blackwell's" in text
+
+
 @pytest.mark.parametrize("swizzle", ["4", "5", "6"])
 def test_later_swizzles_are_legal_on_later_chips_only(capsys, swizzle):
     tile = ["--dims", "64,64", "--box", "64,8", "--swizzle", swizzle]
@@ -148,11 +165,27 @@ def test_later_swizzles_are_legal_on_later_chips_only(capsys, swizzle):
 
 
 @pytest.mark.parametrize(
-    "name, meant", [("int8", "uint8"), ("FP8", "uint8"), ("float8_e4m3", "uint8"), ("Int16", "uint16")]
+    "name, meant",
+    [
+        ("int8", "uint8"),
+        ("FP8", "uint8"),
+        ("float8_e4m3", "uint8"),
+        ("fp8_e5m2", "uint8"),
+        ("Int16", "uint16"),
+    ],
 )
 def test_bits_of_a_type_without_a_code_move_as_another(capsys, name, meant):
     code, text = run(capsys, "explain", "--dims", "64,64", "--box", "64,8", "--type", name)
     assert code == 0 and f"TMA moves bits: use {meant} for {name}" in text and f"({meant})" in text
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [("fp16", "6 (float16)"), ("BF16", "9 (bfloat16)"), ("fp32", "7 (float32)"), ("double", "8")],
+)
+def test_a_type_goes_by_its_short_name_too(capsys, name, meant):
+    code, text = run(capsys, "explain", "--dims", "64,64", "--box", "16,8", "--type", name)
+    assert code == 0 and f"tensorDataType  {meant}" in text and "TMA moves bits" not in text
 
 
 def test_a_type_that_no_reduction_takes(capsys):
@@ -256,7 +289,10 @@ def test_strides_are_dense_where_they_are_left_out(capsys):
     [
         (["--box", "64"], "--dims and --box"),
         (["--dims", "a", "--box", "64"], "whole numbers"),
-        ([*TILE, "--type", "half"], "float16"),
+        ([*TILE, "--type", "int4"], "int8, int16, fp8"),
+        ([*TILE, "--address", "first"], "--address is a whole number of bytes"),
+        ([*TILE, "--address", "9" * 5000], "(5,000 characters)"),
+        ([*TILE, "--row", "2"], "--row is of a FILE"),
         ([*TILE, "--chip", "sm_75"], "sm_90a"),
         ([*TILE, "--tile", "one"], "--tile is a list of whole numbers"),
         ([*TILE, "--tile", "64"], "box against tile"),
@@ -267,6 +303,29 @@ def test_strides_are_dense_where_they_are_left_out(capsys):
 def test_bad_arguments_are_named(capsys, arguments, words):
     code, text = run(capsys, "explain", *arguments)
     assert code == 2 and words in text
+
+
+def test_a_file_and_a_map_are_one_too_many(capsys, file):
+    code, text = run(capsys, "explain", file(LEGAL), "--dims", "64,64", "--l2", "none")
+    assert code == 2 and "leave out --dims, --l2" in text.replace("\n", " ")
+
+
+def test_entries_behind_a_rows_rank_are_not_read(capsys, file):
+    code, text = run(capsys, "explain", file(LEGAL | {"box": [64, 128, 999]}))
+    assert code == 0 and "more entries than rank 2 needs" in text.replace("\n", " ")
+
+
+def test_a_rank_that_is_no_rank_is_named(capsys, file):
+    code, text = run(capsys, "explain", file(LEGAL | {"rank": 2**40}))
+    assert code == 1 and f"the row's rank is {2**40}; it is shown as 6" in text and "[rank]" in text
+
+
+def test_recorded_calls_that_break_one_rule_are_rows_too(capsys):
+    """Each rule's calls can be looked at: explain names the two files."""
+    rules = str(ROWS.parent / "tma_rules.json.gz")
+    assert run(capsys, "verify", rules) == (0, "1945 of 1945 agree\n")
+    code, text = run(capsys, "explain", rules, "--row", "2")
+    assert code == 1 and "[data-type]" in text and "tests/data/tma_rules.json.gz" in text
 
 
 def test_a_row_that_is_not_there_is_named(capsys, file):

@@ -469,7 +469,7 @@ def test_every_recorded_store_and_reduction_is_the_emulators():
 
 def test_a_recorded_launch_fails_where_the_contract_says_so():
     """Misaligned tiles, inner coordinates between pieces of 16 bytes, stores at negative coordinates."""
-    count = Counter()
+    count, alone = Counter(), Counter()
     for case in HARDWARE:
         kernel = case.get("kernel", "")
         if not kernel or "im2col" in kernel or case["fields"][5] or case["group"] == "map elsewhere":
@@ -482,7 +482,12 @@ def test_a_recorded_launch_fails_where_the_contract_says_so():
         ends = {transfers.RULES[rule].ends for rule in rules}
         assert (case.get("error") in ends) if "error" in case else not rules
         count.update(rules)
+        alone.update(rules if len(rules) == 1 else [])
     assert count == {"tile-alignment": 52, "inner-coordinate": 225, "store-coordinate": 32, "reduction": 71}
+    told = {rule: text.source.partition("; ")[2] for rule, text in transfers.RULES.items()}
+    assert {rule: f"{alone[rule]} launches" for rule in alone} == {
+        rule: told[rule] for rule in told if told[rule]
+    }
 
 
 @pytest.mark.parametrize(
