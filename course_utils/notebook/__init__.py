@@ -25,12 +25,14 @@ from course_utils.notebook.records import (
     counters,
     library_plans,
     predicted,
+    profiled_paths,
     recorded,
     recorded_fences,
     recorded_fp8_sums,
     shapes,
     time_parts,
     tried,
+    when_tma_pays,
 )
 from course_utils.notebook.standing import ladder, level, machine, points, strip
 from course_utils.notebook.what_ifs import what_if

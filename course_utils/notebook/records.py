@@ -22,6 +22,13 @@ COUNTED = {  # a counter's name, to its column and unit
     "dram_read_bytes": ("DRAM read, MB", 1e6),
     "tma_load_bytes": ("TMA loads, MB", 1e6),
 }
+PROFILED = {  # ncu's counter of one launch, to its column and unit
+    "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum": ("loaded by TMA, MB", 1e6),
+    "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum": ("stored by TMA, MB", 1e6),
+    "smsp__inst_executed_op_tma_ld.sum": ("TMA loads", 1),
+    "smsp__inst_executed_op_tma_st.sum": ("TMA stores", 1),
+    "gpu__time_duration.sum": ("us", 1e-6),
+}
 LOOPED = {"power_w": ("W in a loop", 1.0), "clock_mhz": ("GHz in a loop", 1e3)}  # the same, without ncu
 
 
@@ -214,6 +221,27 @@ def recorded_fences() -> None:
         rows = [[fence, *(counted[fence, hazard] for hazard in hazards)] for fence in fences]
         place.finish(tabled(["fence", *hazards], rows))
         say(f"Launches with wrong numbers. Recorded: {data['device']['name']}, {data['recorded']}.")
+
+
+def when_tma_pays() -> None:
+    """Draw the recorded GB/s of tiles by blocking loads, ``cp.async`` and TMA, by tile size. Raises nothing."""
+    with at_work("drawing the record", "The record cannot be drawn") as place:
+        from course_utils.figures import tma_pays
+
+        place.finish(tma_pays.when_tma_pays(json.loads((measured.FOLDER / "tma_pays.json").read_text())))
+
+
+def profiled_paths() -> None:
+    """Show what ncu counted of one matrix, copied by a box, a 1-D bulk copy and threads. Raises nothing."""
+    with at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "tma_seen.json").read_text())
+        rows = [[row["copy"], *_cells(row["counters"], PROFILED)] for row in data["rows"]]
+        place.finish(tabled(["X to Y by", *(words for words, _ in PROFILED.values())], rows))
+        sizes = sorted({f"{row['bytes'] / 1e6:.3g} MB" for row in data["rows"]})
+        say(
+            f"One launch, caches cold, X of {_at(data['matrix'])} halves, {' and '.join(sizes)} each way. Recorded: "
+            f"{data['gpu']}, {data['recorded']}, ncu {data['ncu']}."
+        )
 
 
 def recorded_fp8_sums() -> None:

@@ -6,11 +6,13 @@ say so.
 """
 
 import inspect
+import json
 import textwrap
 from functools import cache
 from math import prod
 
 import nbformat
+import numpy as np
 import pytest
 import tilelang.language as T
 
@@ -20,11 +22,14 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
 from course_utils.compile.load import edited, load_factory, load_factory_source, load_module, solution_path
 from course_utils.compile.tile_copies import Case, outcome, source
+from course_utils.figures.tma_pays import LOOKS
 from course_utils.grading import predictor, words
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import findings
+from course_utils.notebook import records
 from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import BULK, LOAD, STORE, TENSOR, THREADS
+from course_utils.recordings import measured
 from course_utils.run.backends import Emulator, Launch
 from course_utils.tma.layouts import LayoutError, flattened, same_payload
 
@@ -332,3 +337,50 @@ def test_the_grid_has_the_notebooks_own_tiles():
         assert {
             Case(shape, tile, "float16", "store", asked) for asked in ("prefer tma", "T.tma_copy")
         } <= recorded
+
+
+# -- when TMA pays
+
+
+def rates():
+    """GB/s by matrix, way, and (rows, bytes of a row)."""
+    data = json.loads((measured.FOLDER / "tma_pays.json").read_text())
+    found: dict[tuple, dict] = {}
+    for row in data["rows"]:
+        tiles = found.setdefault((row["matrix"], row["way"]), {})
+        tiles[row["rows"], row["bytes"]] = row["gb_per_second"]
+    return found
+
+
+def test_what_the_text_says_of_the_recorded_ways():
+    found = rates()
+    for place in ("DRAM", "L2"):
+        box, asynchronous, blocking, bulk = (found[place, way] for way in LOOKS)
+        assert all(blocking[tile] < min(box[tile], asynchronous[tile]) for tile in box)
+        assert all(bulk[tile] < min(box[tile], asynchronous[tile]) for tile in box)
+        for rows in (64, 128):
+            assert [blocking[rows, width] for width in (32, 64, 128, 256)] == sorted(
+                blocking[rows, width] for width in (32, 64, 128, 256)
+            )
+            assert all(1.8 < bulk[rows, 2 * width] / bulk[rows, width] < 2 for width in (32, 64, 128))
+        over = {width for (rows, width), rate in bulk.items() if rate > blocking[rows, width]}
+        assert over == ({256} if place == "DRAM" else set())
+    bulks = (found[place, "bulk copy for each row"] for place in ("DRAM", "L2"))
+    assert all(abs(one / other - 1) < 0.02 for one, other in zip(*(b.values() for b in bulks), strict=True))
+    box, asynchronous = (found["DRAM", way] for way in ("TMA box", "cp.async"))
+    assert all(abs(box[tile] / asynchronous[tile] - 1) < 0.04 for tile in box)
+    assert box[128, 256] / box[128, 128] < 1.05 < 1.3 < box[128, 64] / box[128, 32]
+    box, asynchronous = (found["L2", way] for way in ("TMA box", "cp.async"))
+    ahead = {tile for tile in box if box[tile] > 1.04 * asynchronous[tile]}
+    assert ahead == set(box) - {(128, 256)} and abs(box[128, 256] / asynchronous[128, 256] - 1) < 0.04
+
+
+def test_what_the_text_says_of_what_a_profiler_counted():
+    data = json.loads((measured.FOLDER / "tma_seen.json").read_text())
+    box, bulk, threads = (row["counters"] for row in data["rows"])
+    assert [row["copy"] for row in data["rows"]] == ["box", "1-D bulk copy", "threads"]
+    *moved, loads, stores, time = records.PROFILED
+    assert all(one[name] == row["bytes"] for row in data["rows"][:2] for name in moved for one in (box, bulk))
+    assert all(threads[name] == 0 for name in (*moved, loads, stores))
+    assert box[loads] == 8 * bulk[loads] == box[stores] and threads[time] <= 1.02 * min(box[time], bulk[time])
+    assert (box[loads], bulk[loads]) == tuple(np.prod(data["matrix"]) // (16 * wide) for wide in (64, 512))
