@@ -17,8 +17,8 @@ def row_stride(rng: Random) -> Question:
     sequence = 8 * rng.randrange(8, 64)
     right = heads * D * HALF
     return number(
-        f"Q is [batch, sequence, heads, D], fp16: {sequence} positions, {heads} heads, D = {D}. How many bytes lie "
-        "from a row of one head to its next row?",
+        f"Q is [batch, sequence, heads, D], fp16: {sequence} positions, {heads} heads, D = {D}. How many "
+        "bytes lie from a row of one head to its next row?",
         right,
         {
             D * HALF: "That is the next head of the same position.",
@@ -42,8 +42,8 @@ def head_of_K(rng: Random) -> Question:
     head = rng.randrange(1, heads)
     right = head // group
     return number(
-        f"Q has {heads} heads, K has {kv_heads}. Neighbouring heads of Q share one of K. Which head of K does "
-        f"head {head} of Q read?",
+        f"Q has {heads} heads, K has {kv_heads}. Neighbouring heads of Q share one of K. Which head of K "
+        f"does head {head} of Q read?",
         right,
         {
             head: "K has fewer heads: a coordinate past the last one brings zeros.",
@@ -116,8 +116,8 @@ def past_the_end(rng: Random) -> Question:
     how = "batch and sequence as one dimension" if merged else "batch and sequence apart"
     brings = "zeros" if right else "rows of the next batch"
     return number(
-        f"K has two batches of {sequence} rows; its map has {how}. Boxes have {ROWS} rows. How many rows of the "
-        f"{which} batch's last box are zeros?",
+        f"K has two batches of {sequence} rows; its map has {how}. Boxes have {ROWS} rows. How many rows of "
+        f"the {which} batch's last box are zeros?",
         right,
         {
             inside: "Those are its own rows.",

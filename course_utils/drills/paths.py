@@ -76,8 +76,8 @@ def when_it_pays(rng: Random) -> Question:
     right = _answer(here / there)
     mistakes, why = WHYS[one, other]
     return choice(
-        f"Tiles of {rows} rows x {width} bytes stream from {place}, on an {_recorded()['gpu'].split()[-1]}. How many "
-        f"bytes per second do {NAMES[one]} bring, beside {NAMES[other]}?",
+        f"Tiles of {rows} rows x {width} bytes stream from {place}, on an {_recorded()['gpu'].split()[-1]}. "
+        f"How many bytes per second do {NAMES[one]} bring, beside {NAMES[other]}?",
         right,
         {answer: words for answer, words in mistakes.items() if answer != right},
         f"{why}: {here:,.0f} against {there:,.0f} GB/s.",

@@ -1,4 +1,4 @@
-"""When TMA pays: GB/s of tiles that come by blocking loads, cp.async, TMA boxes and bulk copies, by tile size.
+"""When TMA pays: GB/s of tiles by blocking loads, cp.async, TMA boxes and bulk copies, by tile size.
 
 Works from ``solutions/measured/tma_pays.json``; no GPU, torch or DSL is needed to draw it.
 """
@@ -26,7 +26,7 @@ KIB = 1024
 
 
 def rates(recorded: dict, matrix: str, way: str, rows: int) -> list[tuple[int, float]]:
-    """(bytes of a tile, GB/s) of the tiles of so many rows, the smallest first; ``matrix`` is of ``PLACES``."""
+    """(bytes of a tile, GB/s) of tiles of so many rows, the smallest first; ``matrix`` is of ``PLACES``."""
     found = [
         one for one in recorded["rows"] if (one["matrix"], one["way"], one["rows"]) == (matrix, way, rows)
     ]
@@ -34,8 +34,8 @@ def rates(recorded: dict, matrix: str, way: str, rows: int) -> list[tuple[int, f
 
 
 def when_tma_pays(recorded: dict) -> Picture:
-    """Draw GB/s by tile size, a panel for each of ``PLACES`` and a line for each of ``LOOKS``. ``recorded`` is
-    what ``benchmarks/when_tma_pays.py run`` wrote; KeyError for a file that is another.
+    """Draw GB/s by tile size, a panel for each of ``PLACES`` and a line for each of ``LOOKS``. ``recorded``
+    is what ``benchmarks/when_tma_pays.py run`` wrote; KeyError for a file that is another.
     """
     with matplotlib.rc_context(STYLE | AXES):
         figure = Picture(figsize=(WIDTH, HEIGHT))
@@ -89,6 +89,6 @@ def _footer(recorded: dict) -> str:
     return (
         f"{recorded['gpu']}, {recorded['recorded']}, commit {recorded['commit']}. {recorded['ctas']} CTAs of "
         f"{recorded['threads']} threads add up the words of every tile. Rows of {', '.join(widths)} bytes, "
-        f"{recorded['pitch']:,} bytes apart.\nBlocking loads have one tile in shared memory, the others a ring "
-        f"of {recorded['stages']}. Median of {recorded['samples']} launches."
+        f"{recorded['pitch']:,} bytes apart.\nBlocking loads have one tile in shared memory, the others a "
+        f"ring of {recorded['stages']}. Median of {recorded['samples']} launches."
     )

@@ -224,7 +224,7 @@ def recorded_fences() -> None:
 
 
 def when_tma_pays() -> None:
-    """Draw the recorded GB/s of tiles by blocking loads, ``cp.async`` and TMA, by tile size. Raises nothing."""
+    """Draw the recorded GB/s of tiles by each way, by their size. Raises nothing."""
     with at_work("drawing the record", "The record cannot be drawn") as place:
         from course_utils.figures import tma_pays
 
@@ -239,8 +239,8 @@ def profiled_paths() -> None:
         place.finish(tabled(["X to Y by", *(words for words, _ in PROFILED.values())], rows))
         sizes = sorted({f"{row['bytes'] / 1e6:.3g} MB" for row in data["rows"]})
         say(
-            f"One launch, caches cold, X of {_at(data['matrix'])} halves, {' and '.join(sizes)} each way. Recorded: "
-            f"{data['gpu']}, {data['recorded']}, ncu {data['ncu']}."
+            f"One launch, caches cold, X of {_at(data['matrix'])} halves, {' and '.join(sizes)} each way. "
+            f"Recorded: {data['gpu']}, {data['recorded']}, ncu {data['ncu']}."
         )
 
 
