@@ -74,6 +74,10 @@ class Chip:
         """How many CTAs a persistent kernel may launch here: one for each SM, or ``even_ctas``."""
         return (self.even_ctas, self.sms) if self.even_ctas not in (0, self.sms) else (self.sms,)
 
+    def with_sms(self, sms: int) -> Chip:
+        """This chip with another number of SMs, whose peak nobody knows."""
+        return self if sms == self.sms else replace(self, sms=sms, peak_tflops=0.0)
+
     def __str__(self) -> str:
         return f"{self.name}, {self.sms} SMs, {self.arch}"
 
@@ -138,4 +142,4 @@ def chip(name: str, capability: tuple[int, ...], sms: int) -> Chip:
             text = ".".join(map(str, capability))
             raise ValueError(f"the course knows no chip of compute capability {text}")
         row = replace(rows[0], name=name, peak_tflops=0.0)
-    return row if sms == row.sms else replace(row, sms=sms, peak_tflops=0.0)
+    return row.with_sms(sms)

@@ -141,28 +141,54 @@ def _without_gpu(
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     if isinstance(wanted, PairCase):
         return _pair(wanted, dsl, source, seed, form), {}
+    few = isinstance(wanted, Step) and wanted.fewer_sms is not None and "sm_count" in source
+    judged, artifacts, enough = _run(wanted, dsl, source, seed, form, backend, few)
+    if enough:
+        return judged, artifacts
+    whole, artifacts, _ = _run(wanted, dsl, source, seed, form, backend)
+    took, held = judged.seconds + whole.seconds, max(judged.memory, whole.memory)
+    return replace(whole, seconds=took, memory=held), artifacts
+
+
+def _run(
+    wanted: Step | CopyCase, dsl: str, source: str, seed: str, form: str, backend: str, few: bool = False
+) -> tuple[Judged, dict[tuple[int, ...], Artifact], bool]:
+    """What the emulator makes of a kernel, the kernels by size, and whether that is the last word. ``few``:
+    sizes of all CTAs are for a chip of fewer SMs; unless all is right there, a whole chip has the last word.
+    """
     plan, checks, timed = _sizes(wanted, backend)
     real = randomize.real_size(wanted, seed) if isinstance(wanted, Step) and not timed else None
-    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed, *filter(None, [real])]))
-    made = workshop.make(source, wanted.problem, dsl, sizes, (), form)
+    sms: dict[tuple[int, ...], int] = {}
+    if few and isinstance(wanted, Step) and wanted.fewer_sms:
+        plan = (*wanted.on_fewer_sms, *plan[len(wanted.emulated) :])
+        sms = {size: wanted.fewer_sms[1] for size, ctas in plan if ctas is None and size not in checks}
+    whole = [
+        size for size in (*(size for size, _ in plan), *checks, *timed, real) if size and size not in sms
+    ]
+    sizes = list(dict.fromkeys([*whole, *sms]))
+    made = workshop.make(source, wanted.problem, dsl, sizes, (), form, sms=sms)
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
-    elif made.text:
+        return Judged(verdict, made.seconds, made.memory, made.note), {}, True
+    if made.text:
         verdict = not_compiled(wanted, dsl, backend, of_text(made.text, made.place, made.under))
-    else:
-        artifacts = dict(zip(sizes, made.artifacts, strict=True))
-        machine = _machine(seed)
-        first = plan[0][0]
-        launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
-        idle = []
-        if real and isinstance(wanted, Step):
-            begins = real_size.K_TILES if real_size.begins(wanted) else None
-            idle = [Launch(real, artifacts[real], wanted.problem, randomize.one_cta(seed), k_tiles=begins)]
-        verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
-        note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
-        ptx_form = _form(artifacts[max(sizes, key=prod)])  # the least of it is unrolled there
-        return Judged(verdict, made.seconds, made.memory, note, ptx_form), artifacts
-    return Judged(verdict, made.seconds, made.memory, made.note), {}
+        enough = not sms or made.traced < len(sizes) - len(sms)
+        return Judged(verdict, made.seconds, made.memory, made.note), {}, enough
+    artifacts = dict(zip(sizes, made.artifacts, strict=True))
+    machine = _machine(seed)
+    first = plan[0][0]
+    launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
+    idle = []
+    if real and isinstance(wanted, Step):
+        begins = real_size.K_TILES if real_size.begins(wanted) else None
+        idle = [Launch(real, artifacts[real], wanted.problem, randomize.one_cta(seed), k_tiles=begins)]
+    verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
+    note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
+    ptx_form = _form(artifacts[max(whole, key=prod)])  # the least of it is unrolled there
+    judged = Judged(verdict, made.seconds, made.memory, note, ptx_form)
+    followed = all(prod(artifacts[size].grid) <= count for size, count in sms.items())
+    flawless = all(part.passed is not False for part in verdict.checks)
+    return judged, artifacts, not sms or followed and flawless
 
 
 def _pair(wanted: PairCase, dsl: str, source: str, seed: str, form: str) -> Judged:

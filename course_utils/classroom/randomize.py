@@ -40,7 +40,10 @@ def step(wanted: Step, seed: str) -> Step:
             some = first, *(first + n for n in ctas[1:-1]), ctas[0], ctas[-1]
         emulated.append((_size(size, draws, wanted), some))
     check_sizes = tuple(_size(size, draws, wanted) for size in wanted.check_sizes)
-    return replace(wanted, emulated=tuple(emulated), check_sizes=check_sizes)
+    few = wanted.fewer_sms
+    if few:
+        few = _size(few[0], draws, wanted), few[1]
+    return replace(wanted, emulated=tuple(emulated), check_sizes=check_sizes, fewer_sms=few)
 
 
 def real_size(wanted: Step, seed: str) -> tuple[int, ...]:

@@ -16,12 +16,13 @@ import struct
 import sys
 import zipfile
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -57,7 +58,8 @@ class Refused(Exception):
 class Made:
     """What a submission's Python made: kernels, or maps, or ``text``, the reason that there are none.
 
-    ``stage``, ``place`` and ``under`` are a CompileError's, ``open`` says what is still to be written,
+    ``traced`` is how many sizes came out of the sandbox before that, ``stage``, ``place`` and ``under`` are a
+    CompileError's, ``open`` says what is still to be written,
     ``note`` what whoever grades should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
     """
 
@@ -65,6 +67,7 @@ class Made:
     maps: tuple[TensorMap, ...] = ()
     times: tuple[float, ...] = ()
     paths: tuple[str, ...] = ()
+    traced: int = 0
     stage: str = ""
     text: str = ""
     place: Place | None = None
@@ -99,19 +102,22 @@ def make(
     maps: Sequence[TensorMap] = (),
     form: str = "bubblewrap",
     paths: Sequence[Case] = (),
+    sms: Mapping[tuple[int, ...], int] = MappingProxyType({}),
 ) -> Made:
     """Kernels of this source at each size, or its maps, times, or the paths of cases. ``kind`` is of
-    ``WITHOUT_KERNELS`` or of ``problems.PROBLEMS``.
+    ``WITHOUT_KERNELS`` or of ``problems.PROBLEMS``. ``sms`` are sizes for a chip of so many SMs.
 
     Raises SandboxError for a fault of the machine; whatever the source does is an answer.
     """
     if len(source) > SOURCE_LIMIT:
         return Made(stage="load", text=f"this source has more than {SOURCE_LIMIT:,} characters")
+    counts = [sms.get(size, HOME.sms) for size in sizes]
     request = {
         "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
         "maps": [asdict(one) for one in maps],
         "plans": models.asked(recorded()) if kind == "plan" else [],
         "paths": [asdict(one) for one in paths],
+        "sms": counts,
     }  # fmt: skip
     hidden = _other_language(dsl, source)
     ended = sandbox.run(_module("inside"), json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
@@ -121,7 +127,7 @@ def make(
         ended = replace(
             ended, seconds=ended.seconds + lowered.seconds, memory=max(ended.memory, lowered.memory)
         )
-    made = _read(made, blobs, source, kind, dsl, sizes, form)
+    made = _read(made, blobs, source, kind, dsl, sizes, form, counts)
     return replace(made, seconds=ended.seconds, memory=ended.memory)
 
 
@@ -143,7 +149,7 @@ def _answer(ended: Ended) -> tuple[Made, list[bytes]]:
         text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
         return Made(stage="trace", text=text), []
     made = Made(
-        maps=maps, times=tuple(told.times), paths=tuple(map(cut, told.paths)),
+        maps=maps, times=tuple(told.times), paths=tuple(map(cut, told.paths)), traced=len(blobs),
         stage=cut(told.stage), text=cut(told.text) or cut(told.stage),
         open=cut(told.open), printed=cut(told.printed), note=_quoted(told.note), place=_place(told.place),
         under=cut(told.under),
@@ -176,6 +182,7 @@ def _read(
     dsl: str,
     sizes: Sequence[tuple[int, ...]],
     form: str,
+    sms: Sequence[int],
 ) -> Made:
     """What came out of the sandbox, with its kernels."""
     if made.text or kind in WITHOUT_KERNELS:
@@ -184,7 +191,9 @@ def _read(
         if len(blobs) != len(sizes):
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
         kernels = (
-            _kernel(blob, source, kind, dsl, size, form) for blob, size in zip(blobs, sizes, strict=True)
+            # the chip is what a class is judged for, whatever the child says
+            replace(_kernel(blob, source, kind, dsl, size, form), chip=HOME.with_sms(count))
+            for blob, size, count in zip(blobs, sizes, sms, strict=True)
         )
         return replace(made, artifacts=tuple(kernels))
     except Refused as error:
@@ -262,7 +271,6 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
     _hold_names(artifact)
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
-    artifact = replace(artifact, chip=HOME)  # what a class is judged for, whatever the child says
     return _assembled(_as_written(artifact, source), form)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from course_utils.artifact import Artifact
@@ -46,27 +47,41 @@ def compile_factory(
 
 
 def compile_sizes(
-    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm", chip: Chip = HOME
+    factory: object,
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    kind: str = "gemm",
+    chip: Chip = HOME,
+    others: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
     """Compile ``factory(*size)`` for each size, in order, in one child process, which is quicker than one
-    for each; with what the factory printed. As ``compile_factory`` otherwise.
+    for each; with what the factory printed. ``others`` are sizes that are compiled for another chip than
+    ``chip``. As ``compile_factory`` otherwise.
     """
-    factory, compiler = _called(factory, kind), _compiler(dsl)
-    find_line = getattr(compiler, "find_line", None)
-    name, made = PROBLEMS[kind].function, _for_chip(factory, chip)
+    called, compiler = _called(factory, kind), _compiler(dsl)
 
     def compile_one(*size: int) -> Artifact:
-        return compiler.compile_kind(made, kind, *size, chip=chip)
+        own = others.get(size, chip)
+        return compiler.compile_kind(_for_chip(called, own), kind, *size, chip=own)
 
-    yield from child.each(compile_one, sizes, name, find_line)
+    find_line = getattr(compiler, "find_line", None)
+    yield from child.each(compile_one, sizes, PROBLEMS[kind].function, find_line)
 
 
 def trace_sizes(
-    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    factory: object,
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    kind: str = "gemm",
+    others: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
     """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
-    trace = partial(_compiler(dsl).trace_kind, _called(factory, kind), kind)
-    yield from child.each(trace, sizes, PROBLEMS[kind].function)
+    called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+
+    def trace_one(*size: int) -> Artifact:
+        return trace(_for_chip(called, others.get(size, HOME)), kind, *size)
+
+    yield from child.each(trace_one, sizes, PROBLEMS[kind].function)
 
 
 def compile_traced(
@@ -106,13 +121,16 @@ def _for_chip(factory: Callable, chip: Chip) -> Callable:
     """The factory with the chip's number of SMs as its ``sm_count``, where it takes one by that name: its own
     default is that of the course's chip.
     """
-    if chip.sms == HOME.sms:
-        return factory
+    other = chip.sms != HOME.sms and takes_sm_count(factory)
+    return partial(factory, sm_count=chip.sms) if other else factory
+
+
+def takes_sm_count(factory: object) -> bool:
+    """Does it take the number of SMs by that name, as a persistent kernel's factory does?"""
     try:
-        takes = inspect.signature(factory).parameters
+        return callable(factory) and "sm_count" in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # of a builtin: calling it says what is wrong
-        return factory
-    return partial(factory, sm_count=chip.sms) if "sm_count" in takes else factory
+        return False
 
 
 def source_of(factory: object) -> str:

@@ -14,7 +14,7 @@ NAMES = {  # of each way, as the recording calls it
     "TMA box": "TMA boxes",
     "cp.async": "cp.async",
     "blocking loads": "blocking loads",
-    "bulk copy for each row": "bulk copies, one for each row",
+    "bulk copy for each row": "bulk copies of one row each",
 }
 LESS, SAME, MORE, FAR = (
     "fewer",

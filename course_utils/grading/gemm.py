@@ -6,13 +6,15 @@ alone, by a backend. A factory or kernel that hangs or faults costs its own verd
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from course_utils.artifact import Artifact
 from course_utils.cause import Who, from_data
 from course_utils.chips import Chip
-from course_utils.compile.factory import compile_factory, compile_sizes
+from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import compile_factory, compile_sizes, takes_sm_count
 from course_utils.grading import check, conditions, maps, real_size, refine, steps
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
@@ -56,8 +58,20 @@ def check_gemm(
 
     def judged(row: Step, machine: Backend, progress: CheckProgress, printed: list[str]) -> Verdict:
         idle: list[Launch] = []
-        launches = _launches(row, factory, dsl, machine, printed, progress, idle)
-        answered = machine.run(launches, progress.on_answer)
+
+        def run(fewer_sms: bool) -> Answered:
+            launches = _launches(row, factory, dsl, machine, printed, progress, idle, fewer_sms)
+            return machine.run(launches, progress.on_answer)
+
+        fewer_sms = row.fewer_sms is not None and machine.name == "emulator" and takes_sm_count(factory)
+        try:
+            answered = run(fewer_sms)
+        except CompileError:
+            if not (fewer_sms and printed):  # it does not compile for a whole chip, which comes first
+                raise
+            printed.clear()
+            answered = run(False)
+        answered = _on_a_whole_chip(row, factory, dsl, machine, answered, progress)
         after = machine.gpu if isinstance(machine, Emulator) else None
         timed = (
             [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress, chip_of(machine))
@@ -102,23 +116,26 @@ def _launches(
     printed: list[str],
     progress: CheckProgress,
     idle: list[Launch],
+    fewer_sms: bool,
 ) -> Iterator[Launch]:
     """What this machine is to run; ``printed`` gets what the factory printed, ``progress`` the parts that are
     known once all are compiled, and ``idle`` the size that only a GPU runs, where this is none.
-
-    An emulator takes those first that take it longest, and runs of all CTAs before runs of a few: the pattern
-    of their wrong elements says more.
+    ``fewer_sms``: sizes of all CTAs come after those of a few, and for a chip of fewer SMs.
     """
     plan: check.Plan
+    chip, fewer = chip_of(machine), {}
     if machine.name == "gpu":
         plan = [(size, None) for size in step.check_sizes]
     elif machine.name == "compile":
         plan = step.emulated[:1]
     else:
-        plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
+        plan = _emulated(step.emulated)
+        if fewer_sms and step.fewer_sms:
+            plan = _emulated(step.on_fewer_sms)[::-1]
+            fewer = {size: chip.with_sms(step.fewer_sms[1]) for size, ctas in plan if ctas is None}
     sizes = [size for size, _ in plan]
     more = [] if machine.name == "gpu" or step.real_size in sizes else [step.real_size]
-    made = compile_sizes(factory, dsl, [*sizes, *more], step.problem, chip_of(machine))
+    made = compile_sizes(factory, dsl, [*sizes, *more], step.problem, chip, fewer)
 
     def known(launches: list[Launch]) -> Sequence[Part]:
         idle.extend(launches[len(plan) :])
@@ -127,6 +144,36 @@ def _launches(
 
     first = step.emulated[0][0]
     return check.launches(plan, made, step.problem, progress, printed, known, first, more)
+
+
+def _emulated(plan: check.Plan) -> list[tuple[tuple[int, ...], tuple[int, ...] | None]]:
+    """In the order in which an emulator takes them: those first that take it longest, and runs of all CTAs
+    before runs of a few, since the pattern of their wrong elements says more.
+    """
+    return sorted(plan, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
+
+
+def _on_a_whole_chip(
+    step: Step, factory: object, dsl: str, machine: Backend, answered: Answered, progress: CheckProgress
+) -> Answered:
+    """``answered``, with runs on a whole chip in place of those on fewer SMs, if the kernel has a grid of its
+    own, or anything is wrong with it: it may be right there alone, and a whole grid says more of where it is
+    wrong. Raises CompileError.
+    """
+    chip, launched = chip_of(machine), [launch for launch, _ in answered]
+    few = [launch.artifact for launch in launched if launch.artifact.chip != chip]
+    if not few or any(answer.error for _, answer in answered):
+        return answered
+    first, right = _first(step, launched), all(answer.ok for _, answer in answered)
+    followed = all(math.prod(one.grid) <= one.chip.sms for one in few)
+    if followed and right:
+        if not any(conditions.lacking(step.requires, step.forbids, answered, first, False)):
+            return answered
+    sizes = [size for size, ctas in _emulated(step.emulated) if ctas is None]
+    made = compile_sizes(factory, dsl, sizes, step.problem, chip)
+    launches = [Launch(size, one.artifact, step.problem) for size, one in zip(sizes, made, strict=True)]
+    progress.start("results", f"emulating {' and '.join(map(_words_of, sizes))}")
+    return [*machine.run(launches), *(run for run in answered if run[0].artifact.chip == chip)]
 
 
 def _first(step: Step, launches: Sequence[Launch]) -> Artifact:

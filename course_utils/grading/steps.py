@@ -46,6 +46,9 @@ PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
 # of a CTA, the next and the eighth after it: their tiles are near in each round, and not in a row
 NEIGHBOURS = ((MANY_TILES, (0, 1, 8, -1)), *PERSISTENT[1:])
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
+# On ten SMs the CTAs of a persistent kernel have two or three tiles each of this size, in a sixth of the time
+# that a whole chip takes for as many; and at the other sizes few CTAs have none.
+TEN_SMS = (512, 768, 64), 10
 # Clusters with tiles of 256 columns have fewer of them: a longer K fills each stage three times there too.
 MULTI_CONSUMER = (((4864, 2304, 320), FIRST_AND_LAST), ((256, 512, 1024), None), ((1024, 4352, 64), None))
 # Of step 11: multiples of 8 and not of a tile, each with its own plan. In the first, which has four tiles of
@@ -54,9 +57,9 @@ MULTI_CONSUMER = (((4864, 2304, 320), FIRST_AND_LAST), ((256, 512, 1024), None),
 # the fourth has three tiles of 256 rows for a cluster, the fifth two of 192 (benchmarks/step11_sizes.py).
 ANY_SHAPE = (
     ((3592, 3544, 264), FIRST_AND_LAST),
-    ((264, 520, 1032), None),
+    ((136, 392, 1032), None),
     ((2312, 1552, 72), None),
-    ((8504, 1880, 2056), FIRST_AND_LAST),
+    ((8504, 1880, 2056), (0,)),
     ((1800, 4744, 1480), FIRST_AND_LAST),
 )
 RAGGED = ((5000, 3000, 2000), (264, 520, 1160), (1001, 1288, 584), (8552, 1160, 520), (2312, 1552, 72))
@@ -73,6 +76,8 @@ class Step:
     points while any part fails: a kernel to repair would have some as it is given. ``problem`` is of
     ``problems.PROBLEMS``: what it computes. ``owned`` says what the
     author of each DSL decides anew; what the other one's author does not name, its compiler decides.
+    ``fewer_sms`` is a number of SMs, on which a check first runs the sizes of all CTAs, with another size in
+    place of the largest; only where anything is wrong with the kernel there, it runs them on a whole chip.
     """
 
     id: str
@@ -84,10 +89,19 @@ class Step:
     check_sizes: tuple[tuple[int, ...], ...] = CHECK_SIZES
     timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
     emulated: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...] = EMULATED
+    fewer_sms: tuple[tuple[int, ...], int] | None = None
     speed_floor: float | None = None
     whole: bool = False
     problem: str = "gemm"
     owned: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def on_fewer_sms(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]:
+        """``emulated`` with the size for fewer SMs in place of the largest of all CTAs."""
+        assert self.fewer_sms
+        whole = (size for size, ctas in self.emulated if ctas is None)
+        largest = max(whole, key=lambda size: size[0] * size[1])
+        return tuple((self.fewer_sms[0] if size == largest else size, ctas) for size, ctas in self.emulated)
 
     @property
     def real_size(self) -> tuple[int, ...]:
@@ -141,25 +155,28 @@ STEPS = {step.id: step for step in (
                 "cute": "a pipeline object, its arrival counts, its two states"}),
     Step("step06", "persistent kernel", 10,
          (*_RING, "fixed grid", "a share for each CTA", "tile order", "tile order in each round",
-          "store under loads"), (), "persistent", emulated=NEIGHBOURS, speed_floor=0.42,
+          "store under loads"), (), "persistent", emulated=NEIGHBOURS, fewer_sms=TEN_SMS, speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
-    Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT, speed_floor=0.45,
+    Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT,
+         fewer_sms=TEN_SMS, speed_floor=0.45,
          owned={"tilelang": "roles, arrival counts, initial parity, registers",
                 "cute": "the same, and min_blocks_per_mp, without which registers stay as they are"}),
-    Step("step08", "deeper pipeline", 5, _DEEP, (), "deeper", emulated=PERSISTENT, speed_floor=0.75,
+    Step("step08", "deeper pipeline", 5, _DEEP, (), "deeper", emulated=PERSISTENT,
+         fewer_sms=TEN_SMS, speed_floor=0.75,
          owned={"tilelang": "which stage is free while one group runs",
                 "cute": "the same, as a third pipeline state"}),
-    Step("step09", "two-CTA cluster", 15, _CLUSTER, (), "cluster", emulated=CLUSTER, speed_floor=0.78,
+    Step("step09", "two-CTA cluster", 15, _CLUSTER, (), "cluster", emulated=CLUSTER,
+         fewer_sms=TEN_SMS, speed_floor=0.78,
          owned={"tilelang": "mask, remote arrivals, cluster_sync at the end",
                 "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail"}),
     Step("step10", "multi-consumer", 15,
          (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight"), (), "multi-cons.",
-         emulated=MULTI_CONSUMER, speed_floor=0.90,
+         emulated=MULTI_CONSUMER, fewer_sms=TEN_SMS, speed_floor=0.90,
          owned={"tilelang": "rows to warpgroups by a policy, D in chunks",
                 "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"}),
     Step("step11", "any shape", 15, _PLANNED, (), "any shape", check_sizes=RAGGED, emulated=ANY_SHAPE,
-         timed_sizes=(*TIMED_SIZES, (8200, 2312, 5128)), speed_floor=0.90,
+         fewer_sms=((520, 776, 72), 10), timed_sizes=(*TIMED_SIZES, (8200, 2312, 5128)), speed_floor=0.90,
          owned={"tilelang": "a plan for M, N, K; tiles at the edge; D a tile later",
                 "cute": "the same, and the order of tiles and the corner of each store"}),
 )}
@@ -229,6 +246,7 @@ TASKS: dict[str, Step] = {task.id: task for task in (
     Step("task05b", "D in fp32 and in bf16", 10, (*_RING, "grid grows"), problem="D in two types"),
     Step("task05c", "B stored K x N", 10, (*_RING, "grid grows"), problem="B K x N"),
     Step("task08a", "a ragged M", 10, (*_DEEP, "cut by TMA"), emulated=_RAGGED,
+         fewer_sms=((490, 768, 64), 10),
          check_sizes=((9601, 7680, 320), (717, 1280, 576), (1790, 768, 384), (1291, 2304, 1088),
                       (4805, 3840, 64))),
     Step("task08b", "a row softmax over a TMA ring", 10,
@@ -241,7 +259,7 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          problem="softmax of rows"),
     Step("task10a", "a 256 x 128 tile", 10,
          (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight", "256 x 128"),
-         emulated=MULTI_CONSUMER, speed_floor=0.88),
+         emulated=MULTI_CONSUMER, fewer_sms=TEN_SMS, speed_floor=0.88),
     Step("task10b", "split-K with a reduction", 10,
          (*_FIRST, "tensor loads", "expect-tx", "proxy fence", "operands by TMA", "two full barriers",
           "stage barriers", "two stages used", "loads ahead", "products once", "tensor adds",
@@ -255,9 +273,10 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          check_sizes=((9728, 7680, 384), (768, 1280, 640), (1792, 768, 256), (1280, 2304, 1152),
                       (4864, 3840, 128)),
          emulated=(((4864, 2304, 384), FIRST_AND_LAST), ((256, 512, 1152), None), ((1536, 1792, 128), None)),
+         fewer_sms=((512, 768, 128), 10),
          timed_sizes=((4096, 4096, 4096), (8192, 8192, 8192)), speed_floor=0.55, problem="fp8 with scales"),
-    Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, timed_sizes=((4096, 4096, 4096),),
-         speed_floor=0.72, problem="groups"),
+    Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, fewer_sms=TEN_SMS,
+         timed_sizes=((4096, 4096, 4096),), speed_floor=0.72, problem="groups"),
 )}
 # fmt: on
 
