@@ -44,6 +44,7 @@ STRIDE_BYTES = 16  # each stride of a tensor map is a multiple of it (cuTensorMa
 
 PRODUCT = "product by wgmma"
 ONCE = "D once"  # all of it by TMA
+MBARRIERS = "mbarriers of a CTA"  # a fact
 
 Instead = tuple[Cause, Place | None]  # what a kernel has instead, and where
 
@@ -496,11 +497,15 @@ def unmet(
     requires: Iterable[str],
     forbids: Iterable[str] = (),
     facts: Facts | None = None,
+    mbarriers: int = 0,
 ) -> dict[str, Found]:
     """By name: each condition or property that does not hold, or holds and should not.
 
-    Without ``facts`` there was no run to see, and properties are not asked for.
+    Without ``facts`` there was no run to see, and properties are not asked for. ``mbarriers`` are those of a
+    CTA in a run of the same plan: one instruction can initialise several.
     """
+    most = max(receipt.mbarrier_inits, mbarriers, (facts or {}).get(MBARRIERS, 0))
+    receipt = replace(receipt, mbarrier_inits=most)
     lacks: dict[str, Found] = {}
     for name in requires:
         if name == OWN:

@@ -205,8 +205,9 @@ def judge(
     unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
     if results.passed and conditions.asks_for_own(step.requires, first):
         unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
+    mbarriers = max((answer.facts or {}).get(conditions.MBARRIERS, 0) for _, answer in answered)
     for launch, facts in idle:
-        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch, facts)
+        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch, facts, mbarriers)
         unmet |= {name: one for name, one in there.items() if name not in unmet}
     results = _gated(step, results, _share_met(step, unmet | unseen))
     instructions = _instructions(step, answered, unmet, unseen, first, results)

@@ -44,14 +44,16 @@ def begins(step: Step) -> bool:
 
 
 def lacking(
-    step: Step, emulated: Sequence[Artifact], real: Launch, facts: Facts | None = None
+    step: Step, emulated: Sequence[Artifact], real: Launch, facts: Facts | None = None, mbarriers: int = 0
 ) -> dict[str, Found]:
     """By name: what the step requires and the kernel lacks at its real size, and ``PLAN`` where that is
     another kernel than each of ``emulated``. Where a step has a plan for each size, only the first is asked.
-    ``facts`` are those of its first K tiles, None where it was not begun.
+    ``facts`` are those of its first K tiles, None where it was not begun; ``mbarriers`` is how many a CTA
+    was seen to have at another size.
     """
     made = real.artifact
-    lacks = conditions.unmet(read_ptx(made.ptx, made.kernel), made, step.requires, step.forbids)
+    receipt = read_ptx(made.ptx, made.kernel)
+    lacks = conditions.unmet(receipt, made, step.requires, step.forbids, mbarriers=mbarriers)
     if "exact maps" not in step.requires and (another := _another_plan(step, emulated, made)):
         now, before = another
         lacks[PLAN] = found("missing", "another-plan", now=now, before=before)

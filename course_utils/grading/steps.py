@@ -47,7 +47,8 @@ PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
 NEIGHBOURS = ((MANY_TILES, (0, 1, 8, -1)), *PERSISTENT[1:])
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
 # On ten SMs the CTAs of a persistent kernel have two or three tiles each of this size, in a sixth of the time
-# that a whole chip takes for as many; and at the other sizes few CTAs have none.
+# that a whole chip takes for as many; and at the other sizes few CTAs have none. Not for step 6: it is about
+# the tiles of more CTAs than these.
 TEN_SMS = (512, 768, 64), 10
 # Clusters with tiles of 256 columns have fewer of them: a longer K fills each stage three times there too.
 MULTI_CONSUMER = (((4864, 2304, 320), FIRST_AND_LAST), ((256, 512, 1024), None), ((1024, 4352, 64), None))
@@ -155,7 +156,7 @@ STEPS = {step.id: step for step in (
                 "cute": "a pipeline object, its arrival counts, its two states"}),
     Step("step06", "persistent kernel", 10,
          (*_RING, "fixed grid", "a share for each CTA", "tile order", "tile order in each round",
-          "store under loads"), (), "persistent", emulated=NEIGHBOURS, fewer_sms=TEN_SMS, speed_floor=0.42,
+          "store under loads"), (), "persistent", emulated=NEIGHBOURS, speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
     Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT,

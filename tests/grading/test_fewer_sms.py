@@ -24,12 +24,12 @@ class Asked(Emulator):
         return answer
 
 
-def check(source, step="step06", dsl="tilelang"):
+def check(source, step="step08", dsl="tilelang"):
     machine = Asked()
     return check_gemm(step, load_factory_source(source, dsl), dsl, machine), machine.launches
 
 
-def edited(old, new, step="step06", dsl="tilelang"):
+def edited(old, new, step="step08", dsl="tilelang"):
     source = solution_path(step, dsl).read_text()
     assert old in source
     return source.replace(old, new)
@@ -43,7 +43,7 @@ def test_a_right_kernel_runs_whole_on_ten_sms_alone():
     verdict, launches = check(edited("", ""))
     assert passed(verdict)["results"] and passed(verdict)["instructions"]
     on = {size: sms for size, sms, _ in launches}
-    assert on == {size: 10 if ctas is None else 132 for size, ctas in steps.find("step06").on_fewer_sms}
+    assert on == {size: 10 if ctas is None else 132 for size, ctas in steps.find("step08").on_fewer_sms}
 
 
 def test_which_factories_take_a_number_of_sms():
@@ -65,7 +65,7 @@ def test_a_kernel_that_is_right_on_a_whole_chip_alone_is_right(old, new):
     verdict, launches = check(edited(old, new))
     assert passed(verdict)["results"] and passed(verdict)["instructions"]
     whole = {size: ok for size, sms, ok in launches if sms == 132}
-    assert whole.keys() == dict(steps.find("step06").emulated).keys() and all(whole.values())
+    assert whole.keys() == dict(steps.find("step08").emulated).keys() and all(whole.values())
 
 
 def test_a_wrong_kernel_is_told_by_what_a_whole_chip_shows():

@@ -315,20 +315,21 @@ def find_barrier(path: Path, address: int, touches: bool = True) -> MBarrier:
 
 
 def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
-    lane = memory.lanes_of(m)[-1]
-    cta, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
-    count = memory.pick(count, lane)
-    if offset % BYTES or offset + BYTES > cta.shared.size:
-        p.halt("misaligned", "init of an mbarrier not aligned", who=p.warp, offset=offset)
-    if not 1 <= count <= MAX_COUNT:
-        p.halt("barrier-init-count", "arrivals of an init", who=p.warp, count=count)
-    barriers = mbarriers(cta)
-    if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.unit(Inits).agent):
-        p.halt("barrier-init-again", "init of an mbarrier again", about=(former,), barrier=former)
-    barrier = barriers[offset] = MBarrier(p, cta, offset, count)
-    p.cta.unit(MBarriers).unfenced.setdefault(p.warp, []).append(barrier)
-    p.machine.probe.emit(Initialised(p, barrier))
-    p.machine.progress += 1
+    """Each lane initialises the mbarrier at its address; lanes with the same address, one."""
+    asked = {memory.pick(address, lane): memory.pick(count, lane) for lane in memory.lanes_of(m)}
+    for at, arrivals in asked.items():
+        cta, offset = p.cta.cluster.cta_of(p, at)
+        if offset % BYTES or offset + BYTES > cta.shared.size:
+            p.halt("misaligned", "init of an mbarrier not aligned", who=p.warp, offset=offset)
+        if not 1 <= arrivals <= MAX_COUNT:
+            p.halt("barrier-init-count", "arrivals of an init", who=p.warp, count=arrivals)
+        barriers = mbarriers(cta)
+        if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.unit(Inits).agent):
+            p.halt("barrier-init-again", "init of an mbarrier again", about=(former,), barrier=former)
+        barrier = barriers[offset] = MBarrier(p, cta, offset, arrivals)
+        p.cta.unit(MBarriers).unfenced.setdefault(p.warp, []).append(barrier)
+        p.machine.probe.emit(Initialised(p, barrier))
+        p.machine.progress += 1
 
 
 def fence(p: Path) -> None:

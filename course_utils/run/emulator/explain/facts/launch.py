@@ -24,6 +24,7 @@ from course_utils.run.emulator.explain.facts.shares import Shares
 from course_utils.run.emulator.explain.facts.stores import Stores
 from course_utils.run.emulator.explain.work import Work
 from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.units.mbarrier import mbarriers
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -76,6 +77,7 @@ class Facts:
         self.shares, self.registers = machine.unit(Shares), machine.unit(Registers)
         kept = self.k_tiles, self.rings, self.releases, self.stores, self.rows, self.registers
         self._of_cluster, self._rooms = kept, (self.fills, *kept, self.shares)
+        self._mbarriers = 0  # of the CTA that has the most
 
     def close(self, cluster: Cluster) -> None:
         """A cluster has ended."""
@@ -85,6 +87,7 @@ class Facts:
         self.releases.close()
         self.k_tiles.close(cluster.size)
         for cta in cluster.ctas:
+            self._mbarriers = max(self._mbarriers, len(mbarriers(cta)))
             self.rings.close(cta)
             self.k_tiles.rows_multiplied(cta)
             self.stores.close(cta)
@@ -113,5 +116,5 @@ class Facts:
         counts["reads by TMA"] = counts["reads"] = loads
         if loads and not counts["products multiplied"]:
             counts["reads"] += fetches[self.machine.artifact.tensors[0].name]
-        counts["runs"] = 1
+        counts["runs"], counts["mbarriers of a CTA"] = 1, self._mbarriers
         return dict(counts)

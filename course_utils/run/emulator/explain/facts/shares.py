@@ -5,11 +5,13 @@ and columns.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 from math import ceil, floor, gcd, prod
 from typing import TYPE_CHECKING
 
-from course_utils.run.emulator.explain.facts.k_tiles import ROWS, KTiles
+from course_utils.run.emulator.explain.facts.fills import Fills
+from course_utils.run.emulator.explain.facts.k_tiles import ROWS, KTile, KTiles
 from course_utils.run.emulator.explain.facts.stores import Stores
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class Shares:
         self.machine = machine
         self.counts = Counter[str]()
         self._k_tiles, self._stores = machine.unit(KTiles), machine.unit(Stores)
+        self._fills = machine.unit(Fills)
+        # where the rows of A and of B begin that its first consumer multiplies for each of its tiles
+        self._corners: dict[int, list[Coordinates]] = {}
         self._tiles: dict[int, int] = {}
         self._products: dict[int, int] = {}
         self._second = False  # whether a CTA has a second tile of D
@@ -46,15 +51,29 @@ class Shares:
         # consumers that share a tile have it each
         self._tiles[cta.number] = max(tiles, default=0)
         self._products[cta.number] = self._k_tiles.products_of(cta)
+        corners = [self._corner(tile) for tile in groups[0] if tile.first] if groups else []
+        self._corners[cta.number] = [corner for corner in corners if corner]
         # consumers may take turns; then a CTA with a single tile of D has nothing for the second
         if len(groups) > 1 or tiles and tiles[0] > 1:
             self.counts["CTAs that multiply"] += 1
             self.counts["CTAs with two consumers"] += len(groups) > 1
 
+    def _corner(self, tile: KTile) -> Coordinates | None:
+        """Where the rows of A and of B begin that a K tile has, None where TMA did not bring both."""
+        begins: dict[str, int] = {}
+        for name, rows in self._fills.rows(tile.codes):
+            begins[name] = min(rows[0], begins.get(name, rows[0]))
+        names = [tensor.name for tensor in self.machine.artifact.tensors[:2]]
+        return tuple(begins[name] for name in names) if begins.keys() >= set(names) else None
+
     def end(self) -> None:
         """The counts, once all clusters have run."""
-        self._panels()
-        self._neighbours()
+        tiles = self._corners
+        if any(len(corners) < self._tiles[number] for number, corners in tiles.items()):
+            tiles = self._stores.tiles  # of which nobody tells what was multiplied for them
+        if self._second:
+            self._panels(tiles)
+            self._neighbours(tiles)
         self._rounds()
 
     def _rounds(self) -> None:
@@ -82,13 +101,10 @@ class Shares:
             self.counts["CTAs looked at"] += 1
             self.counts["CTAs with their share"] += edge or floor(even) - 1 <= products / tile <= ceil(even)
 
-    def _panels(self) -> None:
+    def _panels(self, tiles: Mapping[int, list[Coordinates]]) -> None:
         """How many rows and columns of tiles do CTAs that run at one time read between them, in the round
         where that is most? Where each has one tile, all of D is read at one time in any order.
         """
-        if not self._second:
-            return
-        tiles = self._stores.tiles
         found = []
         for turn in range(max(map(len, tiles.values()), default=0)):
             begun = [tiles[n][turn] for n in sorted(tiles) if len(tiles[n]) > turn]
@@ -101,12 +117,11 @@ class Shares:
             self.counts["rows and columns of theirs"] += sum(read)
             self.counts["neighbouring CTAs that share"] += sum(count <= SHARED for count in read)
 
-    def _neighbours(self) -> None:
+    def _neighbours(self, tiles: Mapping[int, list[Coordinates]]) -> None:
         """In each round, are the tiles near that a CTA and the next one take, and not in one row with that of
         the eighth one? (The step from one panel to the next is far.)
         """
-        tiles = self._stores.tiles
-        if not self._second or any(len(corner) < 2 for mine in tiles.values() for corner in mine):
+        if any(len(corner) < 2 for mine in tiles.values() for corner in mine):
             return  # a tensor of one dimension
         corners = [sorted({corner[axis] for mine in tiles.values() for corner in mine}) for axis in (0, 1)]
         sides = [gcd(*(b - a for a, b in pairwise(axis))) for axis in corners]

@@ -107,7 +107,7 @@ class Stores:
         self._atomics = 0  # on tensors
         self._written: dict[CTA, LastWrites] = {}
         self._slices: dict[CTA, list[Slice]] = {}
-        self._last: dict[int, frozenset[tuple[int, int]]] = {}  # the tile that each CTA stored last
+        self._begun: set[tuple[int, frozenset[tuple[int, int]]]] = set()  # CTAs and tiles that they store
         self._k_tiles, self._moments = machine.unit(KTiles), machine.unit(Moments)
         if any(family(instruction) in STORES for instruction in machine.program.kernel.instructions):
             machine.probe.listen(Write, self._wrote)
@@ -223,9 +223,9 @@ class Stores:
         mine.stores.append(store)
         if path.cta in self._written:
             mine.written += self._written[path.cta].take(store.offset, store.offset + store.view.extent)
-        if path.cta.number not in self.tiles or mine.tile() != self._last.get(path.cta.number):
+        if (path.cta.number, mine.tile()) not in self._begun:
+            self._begun.add((path.cta.number, mine.tile()))
             self.tiles.setdefault(path.cta.number, []).append(store.coordinates)
-            self._last[path.cta.number] = mine.tile()
 
     def _waited(self, event: StoresWaited) -> None:
         """A warp has waited for TMA stores of its own."""
