@@ -127,6 +127,8 @@ def _check(case: str, dsl: str) -> str:
         call = "check_paths"
     if case in steps.COPY_CASES:
         call = "check_copy"
+    if case in steps.PAIR_CASES:
+        call = "check_pair"
     return f'{call}("{case}", {subject}' + (f', "{dsl}")' if dsl == "cute" else ")")
 
 

@@ -113,6 +113,8 @@ EVERY_RUN: dict[str, set[str]] = {
         "test_path_left_to_the_compiler_costs_four_points_of_ten",
         "test_which_boxes_flatten",
         "test_what_the_tiles_of_the_predictor_become",
+        "test_what_the_text_says_of_the_recorded_ways",
+        "test_what_the_text_says_of_what_a_profiler_counted",
     },
     "notebooks/test_t3.py": {
         "test_tilelang_puts_a_missing_proxy_fence_back",

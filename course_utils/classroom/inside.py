@@ -30,6 +30,7 @@ from course_utils.run.protocol import write_block
 # what a notebook of the course has in another cell than the exercise's, or in every one
 IN_A_NOTEBOOK = (
     *("display", "get_ipython", "check", "check_copy", "check_maps", "check_plan", "check_paths"),
+    "check_pair",
     *("try_out", "timeline", "receipt", "ladder", "recorded", "what_if", "level"),
 )
 OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package of the other one

@@ -18,11 +18,11 @@ from course_utils.artifact import Artifact
 from course_utils.classroom import provenance, randomize, similar, submissions, workshop
 from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
-from course_utils.grading import conditions, gemm, maps, predictor, real_size, steps
+from course_utils.grading import conditions, gemm, maps, pair, predictor, real_size, reproducer, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
 from course_utils.grading.found import of_text
-from course_utils.grading.steps import CopyCase, MapCase, PathCase, PlanCase, Step
+from course_utils.grading.steps import CopyCase, MapCase, PairCase, PathCase, PlanCase, Row, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.ptx.form import form as normal_form
 from course_utils.ptx.parser import PtxError
@@ -45,6 +45,8 @@ MACHINE_FAULTS = (
     "CUDA_ERROR_NOT_INITIALIZED", "CUDA_ERROR_DEINITIALIZED", "CUDA_ERROR_OPERATING_SYSTEM",
     "CUDA_ERROR_NOT_SUPPORTED",
 )  # fmt: skip
+
+WITHOUT_GPU = (MapCase, PlanCase, PathCase, PairCase)  # judged alike wherever they are
 
 Answered = list[tuple[Launch, Answer]]
 Plan = tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]  # a size, and which CTAs: None for all
@@ -78,7 +80,7 @@ def judge(
     """
     row = steps.row(name)
     if isinstance(row, Step):
-        wanted: Step | CopyCase | MapCase | PlanCase | PathCase = randomize.step(row, seed)
+        wanted: Row = randomize.step(row, seed)
     else:
         wanted = randomize.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
@@ -88,7 +90,7 @@ def judge(
         text = f"this was given up while it was read: it takes more than {READING:g} s"
         text += f" or {MEMORY >> 30} GB of memory"
         return Judged(nothing(name, dsl, backend, text), 0.0, 0)
-    if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase, PathCase)) or not _right(judged.verdict):
+    if backend != "gpu" or isinstance(wanted, WITHOUT_GPU) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
     kind = wanted.problem
@@ -114,12 +116,7 @@ def nothing(name: str, dsl: str, backend: str, text: str) -> Verdict:
 
 
 def _without_gpu(
-    wanted: Step | CopyCase | MapCase | PlanCase | PathCase,
-    dsl: str,
-    source: str,
-    seed: str,
-    form: str,
-    backend: str,
+    wanted: Row, dsl: str, source: str, seed: str, form: str, backend: str
 ) -> tuple[Judged, dict[tuple[int, ...], Artifact]]:
     """The emulator's judgement, and the kernels by size."""
     if isinstance(wanted, MapCase):
@@ -142,6 +139,8 @@ def _without_gpu(
             wanted, known, now, made.paths, made.text, made.open if made.text else "", asked
         )
         return Judged(verdict, made.seconds, made.memory, made.note), {}
+    if isinstance(wanted, PairCase):
+        return _pair(wanted, dsl, source, seed, form), {}
     few = isinstance(wanted, Step) and wanted.fewer_sms is not None and "sm_count" in source
     judged, artifacts, enough = _run(wanted, dsl, source, seed, form, backend, few)
     if enough:
@@ -176,9 +175,7 @@ def _run(
         enough = not sms or made.traced < len(sizes) - len(sms)
         return Judged(verdict, made.seconds, made.memory, made.note), {}, enough
     artifacts = dict(zip(sizes, made.artifacts, strict=True))
-    machine = Emulator(
-        schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed), tags=randomize.tags(seed)
-    )
+    machine = _machine(seed)
     first = plan[0][0]
     launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
     idle = []
@@ -192,6 +189,45 @@ def _run(
     followed = all(prod(artifacts[size].grid) <= count for size, count in sms.items())
     flawless = all(part.passed is not False for part in verdict.checks)
     return judged, artifacts, not sms or followed and flawless
+
+
+def _pair(wanted: PairCase, dsl: str, source: str, seed: str, form: str) -> Judged:
+    """The judgement of a control and a broken kernel, each made in a sandbox of its own."""
+    machine = _machine(seed)
+    try:
+        texts = reproducer.programs(source)
+    except ValueError as error:
+        return Judged(not_compiled(wanted, dsl, machine.name, of_text(str(error))), 0.0, 0)
+    made = {
+        name: workshop.make(text, wanted.problem, dsl, [wanted.shape], (), form)
+        for name, text in texts.items()
+    }
+    launches = {
+        name: Launch(wanted.shape, one.artifacts[0], wanted.problem)
+        for name, one in made.items()
+        if one.artifacts
+    }
+    tried = {
+        name: pair.Tried(why=of_text(one.text, one.place, one.under))
+        for name, one in made.items()
+        if not one.artifacts
+    }
+    tried |= pair.answers(launches, machine)
+    _hold_machine([one.answer for one in tried.values() if one.answer])
+    if still := next((one.open for one in made.values() if one.open and one.text), ""):
+        verdict = still_open(wanted, dsl, machine.name, still)
+    else:
+        verdict = pair.judge(wanted, dsl, machine.name, texts, tried)
+    seconds, memory = sum(one.seconds for one in made.values()), max(one.memory for one in made.values())
+    note = "; ".join(dict.fromkeys(one.note for one in made.values() if one.note))
+    return Judged(verdict, seconds, memory, note)
+
+
+def _machine(seed: str) -> Emulator:
+    """The emulator with a seed's schedules, inputs and tags."""
+    return Emulator(
+        schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed), tags=randomize.tags(seed)
+    )
 
 
 def _odd(artifacts: dict[tuple[int, ...], Artifact], source: str) -> str:
@@ -244,13 +280,7 @@ def _emulated(
     begun = [launch for launch in idle if launch.k_tiles is not None]
     ran = machine.run([*launches, *begun])
     answered, beginnings = ran[: len(launches)], ran[len(launches) :]
-    for _, answer in ran:
-        if answer.error == "not_run" and (
-            "process died" in answer.detail
-            or answer.detail.startswith(TOO_BUSY)
-            or TOO_LITTLE in answer.detail
-        ):
-            raise MachineFault(answer.detail)
+    _hold_machine([answer for _, answer in ran])
     stopped = any(answer.error for _, answer in answered)  # never seen to come to its end
     if not isinstance(wanted, Step):
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
@@ -264,6 +294,17 @@ def _emulated(
     if stopped or conditions.idle(wanted.requires, facts):
         return _nothing_of(verdict)
     return verdict
+
+
+def _hold_machine(answers: Sequence[Answer]) -> None:
+    """Raises MachineFault where the emulator's machine is at fault."""
+    for answer in answers:
+        if answer.error == "not_run" and (
+            "process died" in answer.detail
+            or answer.detail.startswith(TOO_BUSY)
+            or TOO_LITTLE in answer.detail
+        ):
+            raise MachineFault(answer.detail)
 
 
 def _nothing_of(verdict: Verdict) -> Verdict:

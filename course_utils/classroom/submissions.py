@@ -361,6 +361,7 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
         return
     name, _, dsl = exercise.partition("-")
     checks = {"copy": "check_copy", "mend": "check_maps", "seconds": "check_plan", "predict": "check_paths"}
+    checks |= {"broken": "check_pair"}
     called = checks.get(function_of(exercise), "check")
     given = f'{called}("{name}", {function_of(exercise)}{", " + repr(dsl) if dsl == "cute" else ""})'
     if "".join(_today(source).split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):

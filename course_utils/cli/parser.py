@@ -144,7 +144,8 @@ def parser() -> argparse.ArgumentParser:
     add(
         "file",
         metavar="FILE",
-        help="the broken kernel: gemm or copy of a Python file; kernel() with --against",
+        help="the broken kernel: gemm or copy of a Python file, or a pair: control and broken; kernel() with "
+        "--against",
     )
     _add_against(add)
     add("--control", metavar="FILE", help="the same kernel but for one edit, and right")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+import tempfile
 from difflib import unified_diff
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from course_utils.cli.terminal import at_work, say
 from course_utils.compile.load import load_factory, read
 from course_utils.run import backends
 
+SHAPE = "64x64"  # of a pair, where none is named
 REFERENCES = {  # of what a kernel may compute without --against
     "gemm": '''"""D = A @ B^T, in fp16."""
 
@@ -62,12 +64,18 @@ def reproduce(
     out: str,
 ) -> int:
     """Write a folder with a kernel, its control, what they compile to, what the check says of each, and a
-    script that launches them without the course.
+    script that launches them without the course. ``file`` may be a pair too: ``control`` and ``broken``.
 
     Returns 0 where the pair is one to send. Raises ValueError, CompileError and OSError for wrong calls.
     """
     from course_utils.grading import against, reproducer
 
+    if not control and not reference and reproducer.is_pair(source := read(file)):
+        with tempfile.TemporaryDirectory() as made:
+            for name, text in reproducer.programs(source).items():
+                Path(made, f"{name}.py").write_text(re.sub(r"\n{3,}", "\n\n\n", text))
+            broken, right = f"{made}/broken.py", f"{made}/control.py"
+            return reproduce(console, broken, dsl, right, size or SHAPE, None, out)
     sources = {"kernel.py": read(file), **({"control.py": read(control)} if control else {})}
     files = {"kernel.py": file, **({"control.py": control} if control else {})}
     folder = Path(out)
@@ -127,19 +135,15 @@ def reproduce(
 
 def environment() -> dict[str, str]:
     """Python, system, GPU, driver, and the packages that make or launch a kernel."""
+    from course_utils.grading import reproducer
+
     device, reason = backends.find_gpu()
-    found = {
-        "python": platform.python_version(),
+    return {
         "system": platform.platform(),
         "gpu": device["name"] if device else f"none ({reason})",
         "driver": str(device["driver"]) if device else "none",
+        **reproducer.versions(),
     }
-    for package in ("tilelang", "nvidia-cutlass-dsl", "nvidia-cuda-nvrtc", "torch"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 def _report(dsl: str, sources: dict[str, str], runs: dict, versions: dict[str, str]) -> str:

@@ -137,6 +137,7 @@ def _defined(module: types.ModuleType, wanted: str) -> Callable:
             "mend": "maps",
             "seconds": "M, N, K, plan",
             "predict": "shape, tile, dtype, consumer, asked",
+            "broken": "rows, columns",
         }
         text = f"{name} defines no {wanted}; this file ends in `def {wanted}({takes[wanted]}): ...`"
         raise CompileError("load", text)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from course_utils.drills import barriers, budget, epilogue, layouts, maps, memory, order, plans, ring, tiles
+from course_utils.drills import (
+    barriers,
+    budget,
+    epilogue,
+    heads,
+    layouts,
+    maps,
+    memory,
+    order,
+    paths,
+    plans,
+    ring,
+    tiles,
+)
 from course_utils.drills.question import Question
 
 # fmt: off
@@ -56,7 +69,9 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         maps.legal_map, memory.turns, memory.narrow_swizzle, memory.expect_or_allocate, maps.loads_of_tile,
         memory.tail,
     ),
-    "t2": (maps.flat_row, maps.can_flatten, maps.boxes_when_flat, maps.over_the_edge),
+    "t2": (
+        maps.flat_row, maps.can_flatten, maps.boxes_when_flat, maps.over_the_edge, paths.when_it_pays,
+    ),
     "t3": (
         memory.handover, barriers.blocked_phases, barriers.missing_bytes, order.told(order.LOAD),
         ring.old_formula, memory.who_may_write,
@@ -68,6 +83,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "t5": (
         epilogue.chunk_place, epilogue.buffer_bytes, epilogue.read_by_then, epilogue.wait_before_write,
         epilogue.weakest_wait, order.told(order.OUT),
+    ),
+    "t6": (
+        heads.row_stride, heads.head_of_K, heads.boxes_of_row, heads.who_stores, heads.past_the_end,
+        heads.swap_proves,
     ),
 }
 # fmt: on

@@ -11,7 +11,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, open_places
 from course_utils.grading.check_progress import CheckProgress, OnProgress
 from course_utils.grading.found import of_error
-from course_utils.grading.steps import CopyCase, Step
+from course_utils.grading.steps import CopyCase, PairCase, Step
 from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, still_open, unchecked
 from course_utils.run import backends
 from course_utils.run.backends import Backend, Launch
@@ -20,7 +20,7 @@ from course_utils.run.protocol import Answer
 Answered: TypeAlias = Sequence[tuple[Launch, Answer]]
 Plan: TypeAlias = Sequence[tuple[tuple[int, ...], tuple[int, ...] | None]]  # sizes, and CTAs of each
 
-Row = TypeVar("Row", Step, CopyCase)
+Row = TypeVar("Row", Step, CopyCase, PairCase)
 
 # Findings of a kernel that never ends; any other that stops one is a fault.
 ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from course_utils.compile.child import Compiled
 from course_utils.grading import steps
-from course_utils.grading.steps import CopyCase, Step
+from course_utils.grading.steps import CopyCase, PairCase, Step
 from course_utils.grading.verdict import PENDING, WORKING, Part, Verdict, score
 from course_utils.run.backends import Launch
 from course_utils.run.protocol import Answer
@@ -32,7 +32,7 @@ class CheckProgress:
     """
 
     def __init__(
-        self, step: Step | CopyCase, dsl: str, backend: str, on_progress: OnProgress = ignored
+        self, step: Step | CopyCase | PairCase, dsl: str, backend: str, on_progress: OnProgress = ignored
     ) -> None:
         self._step, self._dsl, self._backend, self._on_progress = step, dsl, backend, on_progress
         self._parts = {name: score(step, name, None, "", idle=PENDING) for name in steps.parts_of(step)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import copy, levels, maps, plan, predictor, steps
+from course_utils.grading import copy, levels, maps, pair, plan, predictor, steps
 from course_utils.grading.check_progress import OnProgress, ignored
 from course_utils.grading.found import of_error
 from course_utils.grading.steps import MapCase, PathCase, PlanCase
@@ -54,6 +54,8 @@ def check(
         return plan.check_plan(name, function)
     if name in steps.PATH_CASES:
         return predictor.check_paths(name, function)
+    if name in steps.PAIR_CASES:
+        return pair.check_pair(name, function, dsl, backend, time_limit, on_progress)
     by_kind = copy.check_copy if name in steps.COPY_CASES else levels.check_gemm
     return by_kind(name, function, dsl, backend, time_limit, on_progress)
 

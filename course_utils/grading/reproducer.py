@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ from course_utils.run.emulator.launch import emulated
 
 LINES = 60  # statements' lines of a program that somebody reads for you
 CHANGED = 3  # lines of one edit, before or after it
+PACKAGES = ("tilelang", "nvidia-cutlass-dsl", "nvidia-cuda-nvrtc", "torch")
+PAIR = ("control", "broken")  # functions of a file that holds both programs
 
 Edit = tuple[list[str], list[str]]  # lines of the control, and those that the broken kernel has instead
 
@@ -88,6 +93,52 @@ def run_against(path: str | Path, reference: against.Reference) -> Run:
     return Run(tuple(artifacts), True, (f"right under {len(against.SCHEDULES)} schedules",))
 
 
+def is_pair(source: str) -> bool:
+    """Does a source define both programs?"""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return set(PAIR) <= {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+
+
+def programs(source: str, called: str = "copy") -> dict[str, str]:
+    """The two programs of a source that defines ``control`` and ``broken``, by these names: what it imports
+    and assigns, and one of them, named ``called``. Each line keeps its number.
+
+    Raises ValueError where it is no Python, lacks one of the two, or defines more than those.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, RecursionError) as error:
+        raise ValueError(f"this pair is no Python: {error}") from error
+    kept = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    made = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    for name in PAIR:
+        if name not in made:
+            raise ValueError(
+                f"there is no {name}(rows, columns): a pair is two functions, {' and '.join(PAIR)}"
+            )
+    around = [one for one in tree.body if isinstance(one, kept)]
+    more = [name for name in made if name not in PAIR]
+    more += [one.name for one in tree.body if isinstance(one, ast.ClassDef | ast.AsyncFunctionDef)]
+    more += ["a lambda" for one in around for node in ast.walk(one) if isinstance(node, ast.Lambda)]
+    if more:
+        raise ValueError(f"a program of a pair stands alone: write {more[0]} into control and into broken")
+    lines = source.splitlines()
+    found = {}
+    for name in PAIR:
+        blank = [""] * len(lines)
+        for node in (*around, made[name]):
+            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+            last = node.end_lineno or node.lineno
+            blank[first - 1 : last] = lines[first - 1 : last]
+        at = made[name].lineno - 1
+        blank[at] = re.sub(rf"def\s+{name}\b", f"def {called}", blank[at], count=1)
+        found[name] = "\n".join(blank).rstrip() + "\n"
+    return found
+
+
 def statements(source: str, called: str = "") -> list[str]:
     """The lines of a program as Python itself writes them: no comment, no docstring, no line breaks of the
     author's. Its one outermost function is named ``called``, so that names of two programs do not differ.
@@ -111,27 +162,48 @@ def edits(control: Sequence[str], broken: Sequence[str]) -> list[Edit]:
     return [(list(control[a:b]), list(broken[c:d])) for tag, a, b, c, d in matched if tag != "equal"]
 
 
-def points(control: Sequence[str], broken: Sequence[str], of_control: Run, of_broken: Run) -> list[Point]:
-    """The four conditions on a pair, of the programs' ``statements`` and their runs."""
+def one_edit(control: Sequence[str], broken: Sequence[str]) -> Point:
+    """Do two programs' ``statements`` differ in one place, of at most ``CHANGED`` lines?"""
     found = edits(control, broken)
     size = max((len(side) for edit in found for side in edit), default=0)
     if len(found) == 1 and size <= CHANGED:
-        one = Point("one edit", True, _edit(found[0]))
-    else:
-        what = f"{len(found)} edits, the longest of {size} lines" if found else "the programs are the same"
-        one = Point("one edit", False, f"{what}: a pair differs by one edit of at most {CHANGED} lines")
+        return Point("one edit", True, _edit(found[0]))
+    what = f"{len(found)} edits, the longest of {size} lines" if found else "the programs are the same"
+    if len(found) == 1:
+        what = f"one edit of {size} lines"
+    return Point("one edit", False, f"{what}: a pair differs by one edit of at most {CHANGED} lines")
+
+
+def short(control: Sequence[str], broken: Sequence[str], limit: int = LINES) -> Point:
+    """Has neither program more than ``limit`` lines of statements?"""
     longest = max(len(control), len(broken))
-    short = f"{longest} lines of statements"
-    if longest > LINES:
-        short += f": leave out what the fault does not need, down to {LINES}"
+    detail = f"{longest} lines of statements"
+    if longest > limit:
+        detail += f": leave out what the fault does not need, down to {limit}"
+    return Point("short", longest <= limit, detail)
+
+
+def points(control: Sequence[str], broken: Sequence[str], of_control: Run, of_broken: Run) -> list[Point]:
+    """The four conditions on a pair, of the programs' ``statements`` and their runs."""
     return [
-        one,
+        one_edit(control, broken),
         Point("the control is right", of_control.right is True, of_control.words),
         Point("the kernel shows the fault", of_broken.right is not True, of_broken.words),
-        Point("short", longest <= LINES, short),
+        short(control, broken),
     ]
 
 
 def _edit(edit: Edit) -> str:
     before, after = (" / ".join(line.strip() for line in side) or "nothing" for side in edit)
     return f"{before}  becomes  {after}"
+
+
+def versions() -> dict[str, str]:
+    """Of Python, and of the packages that make or launch a kernel."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -22,6 +22,7 @@ PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "spee
 LEVELS = {"order": 0.6, "write": 1.0, "blank": 1.0}
 
 COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the same for a copy of COPY_CASES
+PAIR_PARTS = {"control": 2, "fault": 3, "one edit": 3, "short": 2}  # the same for a pair of PAIR_CASES
 
 # Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so
 # that any sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of
@@ -309,6 +310,41 @@ COPY_CASES = {
 
 
 @dataclass(frozen=True)
+class PairCase:
+    """A pair of programs for a bug report: ``control(rows, columns)``, a copy that is right, and ``broken``,
+    the same but for one edit, which shows the fault that a larger kernel has.
+
+    By DSL: ``faults`` names that kernel, of solutions/wrong; ``shows`` is the kind of the emulator's finding,
+    and a case that is among its causes; ``lines`` are the lines of statements that a program may have.
+    ``shape`` is X's, for one CTA.
+    """
+
+    id: str
+    title: str
+    points: int
+    faults: dict[str, str] = field(hash=False)
+    shows: dict[str, tuple[str, str]] = field(hash=False)
+    lines: dict[str, int] = field(hash=False)
+    shape: tuple[int, ...] = (64, 64)
+    problem: str = "copy"
+
+
+PAIR_CASES = {
+    case.id: case
+    for case in (
+        PairCase(
+            "t4b",
+            "a pair for a bug report",
+            10,
+            {"tilelang": "expect_bytes_too_many", "cute": "nested_elect"},
+            {"tilelang": ("deadlock", "bytes missing"), "cute": ("absent-lanes", "absent lanes")},
+            {"tilelang": 25, "cute": 55},
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
 class MapCase:
     """Illegal tensor maps, each to be made legal by changing one field.
 
@@ -395,7 +431,9 @@ EXERCISES = (
     *("t2-tilelang", "t2-cute"),
     *(f"{name}-paths" for name in PATH_CASES),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
-    *("t4-cute", "t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
+    "t4-cute",
+    *(f"{name}-{dsl}" for name in PAIR_CASES for dsl in DSL_NAMES),
+    *("t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
@@ -409,7 +447,7 @@ def notebook_of(name: str) -> str:
     return f"{number}b" if name in TASKS else number
 
 
-Row: TypeAlias = Step | CopyCase | MapCase | PlanCase | PathCase
+Row: TypeAlias = Step | CopyCase | PairCase | MapCase | PlanCase | PathCase
 
 
 def groups() -> dict[str, dict[str, Row]]:
@@ -417,7 +455,7 @@ def groups() -> dict[str, dict[str, Row]]:
     return {
         "steps": {**STEPS},
         "tasks": {**TASKS},
-        "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | GEMM_CASES | PATH_CASES).items())),
+        "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | PAIR_CASES | GEMM_CASES | PATH_CASES).items())),
         "model": {**PLAN_CASES},
     }
 
@@ -446,7 +484,8 @@ def kernel_row(name: str) -> Step | CopyCase:
     """The row of an id whose exercise is a kernel. Raises ValueError for any other."""
     found = row(name)
     if not isinstance(found, Step | CopyCase):
-        raise ValueError(f"{name} has no kernel, only a function {function_of(name)}: course check {name}")
+        what = "is a pair of kernels, with" if isinstance(found, PairCase) else "has no kernel, only"
+        raise ValueError(f"{name} {what} a function {function_of(name)}: course check {name}")
     return found
 
 
@@ -486,12 +525,10 @@ def points_of(name: str) -> int:
     return row(name).points
 
 
-def parts_of(step: Step | CopyCase) -> dict[str, float]:
-    """The parts of a verdict on this step or copy, and what each is worth."""
-    return {
-        name: step.points * tenths / 10
-        for name, tenths in (COPY_PARTS if isinstance(step, CopyCase) else PARTS).items()
-    }
+def parts_of(step: Step | CopyCase | PairCase) -> dict[str, float]:
+    """The parts of a verdict on this step, copy or pair, and what each is worth."""
+    parts = {CopyCase: COPY_PARTS, PairCase: PAIR_PARTS}.get(type(step), PARTS)
+    return {name: step.points * tenths / 10 for name, tenths in parts.items()}
 
 
 def part_points(step: Step, part: str) -> float:
@@ -502,9 +539,9 @@ def part_points(step: Step, part: str) -> float:
 def function_of(name: str) -> str:
     """The name of the function that an exercise on this step, case or task defines. Raises ValueError."""
     found = row(name)
-    if isinstance(found, (MapCase, PathCase)):
-        return "mend" if isinstance(found, MapCase) else "predict"
-    return "seconds" if isinstance(found, PlanCase) else PROBLEMS[found.problem].function
+    if isinstance(found, Step | CopyCase):
+        return PROBLEMS[found.problem].function
+    return {MapCase: "mend", PathCase: "predict", PlanCase: "seconds", PairCase: "broken"}[type(found)]
 
 
 def trace_size(name: str) -> tuple[int, ...]:

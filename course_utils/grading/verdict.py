@@ -11,7 +11,7 @@ from course_utils.grading import cards, steps
 from course_utils.grading.cards import Card
 from course_utils.grading.found import Found, of_text
 from course_utils.grading.refine import Run
-from course_utils.grading.steps import CopyCase, Step
+from course_utils.grading.steps import CopyCase, PairCase, Step
 
 PASSED, FAILED, NOT_RUN, NOT_REACHED, OPEN = "passed", "failed", "not run", "not reached", "open"
 PENDING, WORKING, STOPPED = "pending", "working", "stopped"
@@ -277,7 +277,7 @@ def number(points: float) -> str:
 
 
 def score(
-    step: Step | CopyCase,
+    step: Step | CopyCase | PairCase,
     name: str,
     passed: bool | None,
     detail: str,
@@ -324,18 +324,15 @@ def interrupted(name: str, dsl: str, known: Verdict | None = None) -> Verdict:
     return Verdict(known.step, known.dsl, known.backend, parts, replace(card, more=(*card.more, *found)))
 
 
-def not_compiled(step: Step | CopyCase, dsl: str, backend: str, why: Found) -> Verdict:
+def not_compiled(step: Step | CopyCase | PairCase, dsl: str, backend: str, why: Found) -> Verdict:
     """The verdict of a kernel that could not be loaded or compiled."""
-    parts = [
-        score(step, name, False, "", why, topic="compile")
-        if name == "compiles"
-        else score(step, name, None, "", idle=NOT_REACHED)
-        for name in steps.parts_of(step)
-    ]
+    first, *others = steps.parts_of(step)
+    parts = [score(step, first, False, "", why, topic="compile")]
+    parts += [score(step, name, None, "", idle=NOT_REACHED) for name in others]
     return Verdict.of(step.id, dsl, backend, parts)
 
 
-def still_open(step: Step | CopyCase, dsl: str, backend: str, text: str) -> Verdict:
+def still_open(step: Step | CopyCase | PairCase, dsl: str, backend: str, text: str) -> Verdict:
     """The verdict of an exercise that is as it was given; ``text`` says where to write."""
     parts = tuple(score(step, name, None, "", idle=OPEN) for name in steps.parts_of(step))
     return to_write(step.id, dsl, backend, parts, text)

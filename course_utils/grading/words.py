@@ -361,12 +361,17 @@ MAPS = {
     "path": "{crossing}: this case asks for {wanted}; the compiler made {instead} (at {shape})",
     "path-not-seen": "This case asks for {wanted} of {tensor}; no thread was seen to run one.",
 }
+# a pair of programs for a bug report
+PAIRS = {
+    "broken-is-right": "The broken program is right, and must show {wanted} does: put the one edit into it.",
+    "another-fault": "The broken program shows another fault than {wanted} does. It shows {instead}.",
+}
 OTHER = {
     "slow": "It is right, and slow: {ratio:.2f} of cuBLAS; the step asks for {floor:.2f}. Compare your "
     "receipt with the step's.",
     "text": "{text}",  # words of another's: a compiler's, the emulator's, a machine's
 }
-SENTENCES = NUMBERS | REFINED | MACHINE | MISSING | MAPS | OTHER
+SENTENCES = NUMBERS | REFINED | MACHINE | MISSING | MAPS | PAIRS | OTHER
 # The kinds of causes that have these cases, for who reads a verdict as data.
 KINDS = {
     "count": "how many elements are wrong or were never written, and where",
@@ -394,6 +399,7 @@ KINDS = {
     "found": "what a kernel has instead of what it lacks; a value of `missing`",
     "tensor-map": "a tensor map is illegal, or disagrees with another",
     "path": "a copy took another path than was asked for",
+    "pair": "a program that is to show a fault shows none, or another",
     "slow": "right, and below the step's speed",
     "text": "words of another's: a compiler's, or a fault of the checker",
 }

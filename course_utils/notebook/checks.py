@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from course_utils.drills.show import Shown
 from course_utils.grading import copy as copies
-from course_utils.grading import ids, levels, maps, predictor, steps
+from course_utils.grading import ids, levels, maps, pair, predictor, steps
 from course_utils.grading import plan as models
 from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, interrupted
@@ -43,6 +43,15 @@ def check_maps(case: str, mend: Callable) -> float:
     Shown, kept and returned as by ``check``.
     """
     return _graded(case, "maps", lambda _: maps.check_maps(case, mend))
+
+
+def check_pair(case: str, broken: object, dsl: str = "tilelang") -> float:
+    """Grade ``broken(rows, columns)``, a copy that shows a given fault, and ``control`` of the same cell,
+    which is right: they differ by one edit, and both are short.
+
+    Shown, kept and returned as by ``check``.
+    """
+    return _graded(case, dsl, lambda on: pair.check_pair(case, broken, dsl, on_progress=on))
 
 
 def check_paths(case: str, predict: Callable) -> float:

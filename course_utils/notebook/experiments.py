@@ -9,10 +9,10 @@ import numpy as np
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory, compile_sizes, open_places
-from course_utils.compile.load import edited, file_source, load_factory, load_factory_source, solution_path
+from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
+from course_utils.compile.load import load_factory, solution_path
 from course_utils.compile.tile_copies import Case, outcome, source
-from course_utils.grading import predictor, reproducer, steps
+from course_utils.grading import predictor, steps
 from course_utils.notebook.output import at_work, paragraph, tabled
 from course_utils.run.emulator import Emulation, emulate
 
@@ -43,29 +43,6 @@ def endings(copies: Copies, seeds: Sequence[int] = (0,)) -> None:
                 rows.append([name, str(seed), end, found[0]])
                 rows += [["", "", "", one] for one in found[1:]]
         place.finish(tabled(["", "order of events", "how it ends", "what the emulator finds"], rows))
-
-
-def check_pair(case: str, control: Callable, edit: tuple[str, str] | None, dsl: str = "cute") -> None:
-    """Hold a pair of programs against what a bug report needs: ``control`` is the function of a cell that is
-    right, and the broken program is that cell after ``edit``: (text that is there once, text instead).
-    Shows the four conditions, each met or not. Raises nothing.
-    """
-    with at_work("compiling and emulating both", "This pair cannot be judged") as place:
-        if still := open_places(control):
-            place.finish(paragraph(f"There is no control yet: {still}"))
-            return
-        if edit is None:
-            place.finish(paragraph("There is no broken program yet: write the edit, then run this again."))
-            return
-        row, source = steps.kernel_row(case), file_source(control)
-        wanted, size = control.__name__, steps.trace_size(case)
-        broken = edited(source, edit, name="your cell")
-        made = load_factory_source(broken, f"broken {case}", wanted)
-        runs = [reproducer.run(one, dsl, size, row.problem) for one in (control, made)]
-        before, after = reproducer.statements(source), reproducer.statements(broken)
-        found = reproducer.points(before, after, *runs)
-        rows = [[one.name, "yes" if one.passed else "no", one.detail] for one in found]
-        place.finish(tabled(["a pair for a report", "met", ""], rows))
 
 
 def layouts_of(copies: Copies) -> None:

@@ -22,11 +22,11 @@ COUNTED = {  # a counter's name, to its column and unit
     "dram_read_bytes": ("DRAM read, MB", 1e6),
     "tma_load_bytes": ("TMA loads, MB", 1e6),
 }
-SEEN = {  # a counter of ncu, to its column and unit
+PROFILED = {  # ncu's counter of one launch, to its column and unit
     "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum": ("loaded by TMA, MB", 1e6),
+    "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum": ("stored by TMA, MB", 1e6),
     "smsp__inst_executed_op_tma_ld.sum": ("TMA loads", 1),
     "smsp__inst_executed_op_tma_st.sum": ("TMA stores", 1),
-    "smsp__inst_executed.sum": ("instructions of all warps", 1),
     "gpu__time_duration.sum": ("us", 1e-6),
 }
 LOOPED = {"power_w": ("W in a loop", 1.0), "clock_mhz": ("GHz in a loop", 1e3)}  # the same, without ncu
@@ -223,33 +223,25 @@ def recorded_fences() -> None:
         say(f"Launches with wrong numbers. Recorded: {data['device']['name']}, {data['recorded']}.")
 
 
-def recorded_copies() -> None:
-    """Show what ncu counted of one matrix that an H200 copied by three paths. Raises nothing."""
+def when_tma_pays() -> None:
+    """Draw the recorded GB/s of tiles by each way, by their size. Raises nothing."""
+    with at_work("drawing the record", "The record cannot be drawn") as place:
+        from course_utils.figures import tma_pays
+
+        place.finish(tma_pays.when_tma_pays(json.loads((measured.FOLDER / "tma_pays.json").read_text())))
+
+
+def profiled_paths() -> None:
+    """Show what ncu counted of one matrix, copied by a box, a 1-D bulk copy and threads. Raises nothing."""
     with at_work("reading the record", "The record cannot be shown") as place:
         data = json.loads((measured.FOLDER / "tma_seen.json").read_text())
-        rows = [[row["copy"], *_cells(row["counters"], SEEN)] for row in data["rows"]]
-        place.finish(tabled(["path", *(column for column, _ in SEEN.values())], rows))
+        rows = [[row["copy"], *_cells(row["counters"], PROFILED)] for row in data["rows"]]
+        place.finish(tabled(["X to Y by", *(words for words, _ in PROFILED.values())], rows))
+        sizes = sorted({f"{row['bytes'] / 1e6:.3g} MB" for row in data["rows"]})
         say(
-            f"A copy of {data['rows'][0]['bytes'] / 1e6:.1f} MB. Recorded: {data['gpu']}, {data['recorded']}."
+            f"One launch, caches cold, X of {_at(data['matrix'])} halves, {' and '.join(sizes)} each way. "
+            f"Recorded: {data['gpu']}, {data['recorded']}, ncu {data['ncu']}."
         )
-
-
-def recorded_ways() -> None:
-    """Show how fast an H200 streamed a matrix through shared memory, by way and by tile. Raises nothing."""
-    with at_work("reading the record", "The record cannot be shown") as place:
-        data = json.loads((measured.FOLDER / "tma_pays.json").read_text())
-        speeds: dict[tuple[str, int, int], dict[str, float]] = {}
-        for row in data["rows"]:
-            speeds.setdefault((row["matrix"], row["rows"], row["bytes"]), {})[row["way"]] = row[
-                "gb_per_second"
-            ]
-        ways = list(dict.fromkeys(row["way"] for row in data["rows"]))
-        rows = [
-            [matrix, f"{height} rows of {width} bytes", *(f"{speed[way]:,.0f}" for way in ways)]
-            for (matrix, height, width), speed in speeds.items()
-        ]
-        place.finish(tabled(["matrix in", "tile", *ways], rows))
-        say(f"GB/s. Recorded: {data['gpu']}, {data['recorded']}.")
 
 
 def recorded_fp8_sums() -> None:

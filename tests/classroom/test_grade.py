@@ -123,7 +123,9 @@ def rounds(monkeypatch):
     return round_of
 
 
-EXERCISE_OF_EACH_KIND = ["step05-cute", "t2-cute", "t1-maps", "plan11-plan", "t2b-paths", "t3a-tilelang"]
+EXERCISE_OF_EACH_KIND = [
+    *("step05-cute", "t2-cute", "t1-maps", "plan11-plan", "t2b-paths", "t3a-tilelang", "t4b-cute")
+]
 
 
 @pytest.mark.parametrize("exercise", EXERCISE_OF_EACH_KIND)

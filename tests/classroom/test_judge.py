@@ -349,9 +349,23 @@ def test_a_prediction_is_judged_by_recorded_paths_and_some_of_its_own(monkeypatc
 
 
 @needs_sandbox
+@pytest.mark.parametrize(
+    "edit, points, words",
+    [
+        (("", ""), 10, ""),
+        (("                T.mbarrier_expect_tx(full, tile * tile * 2)\n", ""), 2, "is right, and must show"),
+        (("def control", "def controls"), 0, "there is no control(rows, columns)"),
+    ],
+)
+def test_a_pair_is_judged_by_both_of_its_programs(edit, points, words):
+    verdict = judged("t4b", "tilelang", solution("t4b", "tilelang").replace(*edit))
+    assert verdict.points == points and words in verdict.diagnosis
+
+
+@needs_sandbox
 @pytest.mark.thorough
 @pytest.mark.parametrize("dsl", ["tilelang", "cute"])
-@pytest.mark.parametrize("name", [*steps.STEPS, "t2", "t4", "t5", "t6"])
+@pytest.mark.parametrize("name", [*steps.STEPS, "t2", "t4", "t4b", "t5", "t6"])
 def test_a_solution_loses_nothing_but_the_speed(name, dsl):
     if name == "t4" and dsl == "tilelang":
         pytest.skip("a case of CuTe DSL alone")

@@ -96,6 +96,16 @@ def test_the_script_ends_a_program_that_hangs_and_quotes_one_that_raises(tmp_pat
     assert run_pair.outcome("kernel.py") == "RuntimeError: unspecified launch failure"
 
 
+def test_a_file_that_defines_both_is_a_pair_by_itself(course):
+    Path("both.py").write_text(solution_path("t4b", "cute").read_text())
+    code, out, err = course("both.py", "--out", "pair")
+    assert (code, err) == (GOOD, "")
+    assert [line[:2] for line in out.splitlines() if line[:4] in ("ok  ", "no  ")] == ["ok"] * 4
+    control, broken = (Path("pair", name).read_text() for name in ("control.py", "kernel.py"))
+    assert "def copy(" in control and "def control(" not in broken and control.count("def ") == 3
+    assert json.loads(Path("pair/case.json").read_text())["size"] == [64, 64]
+
+
 def test_without_a_control_it_says_what_a_control_is(course):
     code, out, _ = course("mine.py", "--size", "64x64", "--out", "alone")
     assert code == FAILED and "There is no control yet" in out and "31 lanes" in out

@@ -1,5 +1,6 @@
 """The small models against the emulator's own code, and answers against a count from the question's text."""
 
+import json
 import re
 from itertools import count
 from types import SimpleNamespace
@@ -10,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_utils.artifact import TensorMap
-from course_utils.drills import barriers, deck, maps, memory, ring, tiles
+from course_utils.drills import barriers, deck, maps, memory, paths, ring, tiles
 from course_utils.figures.tiles import order
+from course_utils.recordings import measured
 from course_utils.run.emulator.core.order import Order
 from course_utils.run.emulator.core.probe import Probe
 from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
 from course_utils.tma.layouts import flattened, same_payload, swizzled
+from course_utils.tma.rules import violations
 
 SEEDS = 40
 
@@ -209,6 +212,27 @@ def in_the_corner(M, N, rows, columns):
     return np.ones((M, N), bool)[M - tall :, N - wide :].sum()
 
 
+def from_row_to_row(sequence, heads, D):
+    Q = np.zeros((2, sequence, heads, D), np.float16)
+    return Q[:, 1].__array_interface__["data"][0] - Q.__array_interface__["data"][0]
+
+
+def dealt(heads, kv_heads, head):
+    return np.repeat(range(kv_heads), heads // kv_heads)[head]
+
+
+def pieces(D, span):
+    return len(range(0, np.zeros(D, np.float16).nbytes, span))
+
+
+def zeros(rows, how, box, which):
+    """The last box of one of two batches, row by row: a merged map goes on with the next batch."""
+    begin, end = (0, rows) if which == "first" else (rows, 2 * rows)
+    there = range(2 * rows) if how == "as one dimension" else range(begin, end)
+    at = begin + (rows - 1) // box * box
+    return sum(row not in there for row in range(at, at + box))
+
+
 def addressable(columns, name, *_):
     size = {"fp16": 2, "fp32": 4, "8-bit": 1}[name]
     return next(one for one in count(columns) if one * size % 16 == 0)
@@ -233,6 +257,15 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
     ("11", 6, r"Rows of (\d+) (\S+) elements", addressable),
     ("11", 7, r"D of (\d+) x (\d+) by `nvjet_sm90_hsh_(\d+)x(\d+)_64x4_(\d)x(\d)_", theirs),
     ("t2", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
+    ("t6", 1, r"(\d+) positions, (\d+) heads, D = (\d+)", from_row_to_row),
+    ("t6", 2, r"Q has (\d+) heads, K has (\d+).*does head (\d+)", dealt),
+    ("t6", 3, r"D = (\d+) halves.*the (\d+)-byte", pieces),
+    (
+        "t6",
+        5,
+        r"of (\d+) rows; .*sequence (as one dimension|apart)\. Boxes have (\d+) .*the (\w+) batch",
+        zeros,
+    ),
     ("t2", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
 ]
 
@@ -409,3 +442,36 @@ def test_tile_order_and_writers():
         0, {0: (0, 1), 1: (1,)}
     ) == {0}
     assert ring.holds(4, 3) == {0: 3, 1: 4, 2: 2}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_who_stores_a_row_of_scores_is_what_the_rules_of_its_map_say(seed):
+    asked = deck.question("t6", 4, seed)
+    columns = int(re.search(r"with (\d+) columns", asked.text)[1])
+    made = TensorMap(6, (columns, 4096), (2 * columns,), (64, 64), (1, 1), swizzle=3)
+    assert asked.options[asked.right] == ("threads only" if violations(made) else "TMA can")
+
+
+def test_a_swap_tells_faults_of_the_copy_from_others():
+    for seed in range(SEEDS):
+        asked = deck.question("t6", 6, seed)
+        mended = "is right" in asked.text
+        of_K = [option.startswith(("K's", "the barrier")) for option in asked.options]
+        assert [n for n, one in enumerate(of_K) if one == mended] == [asked.right]
+
+
+def test_what_a_path_is_worth_is_what_was_recorded():
+    data = json.loads((measured.FOLDER / "tma_pays.json").read_text())
+    seconds = {(r["matrix"], r["rows"], r["bytes"], r["way"]): r["seconds"] for r in data["rows"]}
+    ways = {words: way for way, words in paths.NAMES.items()}
+    for seed in range(SEEDS):
+        asked = deck.question("t2", 5, seed)
+        found = re.search(
+            r"of (\d+) rows x (\d+) bytes .*from (\w+), on.*do (.+) bring, beside (.+)\?", asked.text
+        )
+        rows, width, place, one, other = found.groups()
+        times = [seconds[place, int(rows), int(width), ways[name]] for name in (one, other)]
+        tenths = round(10 * times[1] / times[0], 6)
+        right = asked.options[asked.right]
+        assert {paths.LESS: tenths < 9, paths.SAME: 9 <= tenths < 11, paths.MORE: 11 <= tenths < 20,
+                paths.FAR: tenths >= 20}[right]  # fmt: skip

@@ -139,7 +139,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {name for dsl in DSLS for name in kernels(dsl)}
+    faults = {name for dsl in DSLS for of in ("step", "t6") for name in kernels(dsl, of)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors

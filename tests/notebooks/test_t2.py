@@ -12,6 +12,7 @@ from functools import cache
 from math import prod
 
 import nbformat
+import numpy as np
 import pytest
 import tilelang.language as T
 
@@ -19,20 +20,16 @@ from authoring import sync
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
-from course_utils.compile.load import (
-    SOLUTIONS,
-    edited,
-    load_factory,
-    load_factory_source,
-    load_module,
-    solution_path,
-)
+from course_utils.compile.load import edited, load_factory, load_factory_source, load_module, solution_path
 from course_utils.compile.tile_copies import Case, outcome, source
+from course_utils.figures.tma_pays import LOOKS
 from course_utils.grading import predictor, words
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import findings
+from course_utils.notebook import records
 from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import BULK, LOAD, STORE, TENSOR, THREADS
+from course_utils.recordings import measured
 from course_utils.run.backends import Emulator, Launch
 from course_utils.tma.layouts import LayoutError, flattened, same_payload
 
@@ -358,27 +355,48 @@ def test_a_store_reads_rows_of_8_byte_elements_with_the_32b_swizzle_or_none():
     }
 
 
-# -- what was recorded on an H200
+# -- when TMA pays
 
 
-def test_what_the_text_says_of_the_profiled_copies():
-    """Threads move no byte by TMA, and were no slower."""
-    data = json.loads((SOLUTIONS / "measured" / "tma_seen.json").read_text())
-    of = {row["copy"]: row["counters"] for row in data["rows"]}
-    by_tma = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
-    assert [of[path][by_tma] > 0 for path in ("box", "1-D bulk copy", "threads")] == [True, True, False]
-    times = {path: counted["gpu__time_duration.sum"] for path, counted in of.items()}
-    assert times["threads"] <= min(times.values())
+def rates():
+    """GB/s by matrix, way, and (rows, bytes of a row)."""
+    data = json.loads((measured.FOLDER / "tma_pays.json").read_text())
+    found: dict[tuple, dict] = {}
+    for row in data["rows"]:
+        tiles = found.setdefault((row["matrix"], row["way"]), {})
+        tiles[row["rows"], row["bytes"]] = row["gb_per_second"]
+    return found
 
 
-def test_what_the_text_says_of_the_ways_to_stream():
-    data = json.loads((SOLUTIONS / "measured" / "tma_pays.json").read_text())
-    of = {(r["matrix"], r["rows"], r["bytes"], r["way"]): r["gb_per_second"] for r in data["rows"]}
-    tiles = {(matrix, rows, width) for matrix, rows, width, _ in of}
-    for tile in tiles:
-        blocking, threads, box, _ = (of[*tile, way] for way in dict.fromkeys(way for *_, way in of))
-        assert blocking < min(threads, box)
-        assert tile[0] == "L2" or abs(box / threads - 1) < 0.03
-        assert tile[0] == "DRAM" or (box > threads) == (tile != ("L2", 128, 256))
-    ways = {way: of["DRAM", 64, 32, way] for *_, way in of}
-    assert max(ways, key=ways.get) == "TMA box" and min(ways, key=ways.get) == "bulk copy for each row"
+def test_what_the_text_says_of_the_recorded_ways():
+    found = rates()
+    for place in ("DRAM", "L2"):
+        box, asynchronous, blocking, bulk = (found[place, way] for way in LOOKS)
+        assert all(blocking[tile] < min(box[tile], asynchronous[tile]) for tile in box)
+        assert all(bulk[tile] < min(box[tile], asynchronous[tile]) for tile in box)
+        for rows in (64, 128):
+            assert [blocking[rows, width] for width in (32, 64, 128, 256)] == sorted(
+                blocking[rows, width] for width in (32, 64, 128, 256)
+            )
+            assert all(1.8 < bulk[rows, 2 * width] / bulk[rows, width] < 2 for width in (32, 64, 128))
+        over = {width for (rows, width), rate in bulk.items() if rate > blocking[rows, width]}
+        assert over == ({256} if place == "DRAM" else set())
+    bulks = (found[place, "bulk copy for each row"] for place in ("DRAM", "L2"))
+    assert all(abs(one / other - 1) < 0.02 for one, other in zip(*(b.values() for b in bulks), strict=True))
+    box, asynchronous = (found["DRAM", way] for way in ("TMA box", "cp.async"))
+    assert all(abs(box[tile] / asynchronous[tile] - 1) < 0.04 for tile in box)
+    assert box[128, 256] / box[128, 128] < 1.05 < 1.3 < box[128, 64] / box[128, 32]
+    box, asynchronous = (found["L2", way] for way in ("TMA box", "cp.async"))
+    ahead = {tile for tile in box if box[tile] > 1.04 * asynchronous[tile]}
+    assert ahead == set(box) - {(128, 256)} and abs(box[128, 256] / asynchronous[128, 256] - 1) < 0.04
+
+
+def test_what_the_text_says_of_what_a_profiler_counted():
+    data = json.loads((measured.FOLDER / "tma_seen.json").read_text())
+    box, bulk, threads = (row["counters"] for row in data["rows"])
+    assert [row["copy"] for row in data["rows"]] == ["box", "1-D bulk copy", "threads"]
+    *moved, loads, stores, time = records.PROFILED
+    assert all(one[name] == row["bytes"] for row in data["rows"][:2] for name in moved for one in (box, bulk))
+    assert all(threads[name] == 0 for name in (*moved, loads, stores))
+    assert box[loads] == 8 * bulk[loads] == box[stores] and threads[time] <= 1.02 * min(box[time], bulk[time])
+    assert (box[loads], bulk[loads]) == tuple(np.prod(data["matrix"]) // (16 * wide) for wide in (64, 512))

@@ -18,7 +18,6 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_sizes
 from course_utils.compile.load import load_module, solution_path
 from course_utils.grading.copy import check_copy
-from course_utils.notebook.experiments import check_pair
 from course_utils.run.emulator.emulate import emulate
 
 SHAPE = (256, 128)
@@ -232,26 +231,3 @@ def test_the_control_of_rank_1_hangs_for_the_same_election_and_is_right_without_
 
 
 LINE = "            cute.copy(load_X, load_src, load_dst, tma_bar_ptr=full)"
-PAIRS = [
-    (None, "no broken program yet"),
-    ((LINE, f"            with cute.arch.elect_one():\n    {LINE}"), ["yes"] * 4),
-    (("tile_bytes = tile * tile * 2", "tile_bytes = tile * tile * 1 * 2"), ["yes", "yes", "no", "yes"]),
-    (("no such text", ""), "has 0 times, not once: no such text"),
-]
-
-
-@pytest.mark.parametrize("edit, wanted", PAIRS)
-def test_a_pair_is_judged_by_four_conditions(edit, wanted, capsys):
-    check_pair("t4", load_module(solution_path("t4", "cute")).copy, edit)
-    out = capsys.readouterr().out
-    if isinstance(wanted, str):
-        assert wanted in out
-    else:
-        names = "one edit|the control is right|the kernel shows the fault|short"
-        assert re.findall(rf"^(?:{names}) +(yes|no)", out, re.M) == wanted
-
-
-def test_a_pair_needs_a_control_that_is_written(capsys):
-    source = "def copy(rows, columns):\n    raise NotImplementedError('TODO 1')\n"
-    check_pair("t4", loading.load_factory_source(source, "open", "copy"), ("a", "b"))
-    assert "There is no control yet: this exercise is still open" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
-from math import ceil, floor, gcd, prod
+from math import ceil, floor, gcd
 from typing import TYPE_CHECKING
 
 from course_utils.run.emulator.explain.facts.fills import Fills
