@@ -195,7 +195,7 @@ def test_an_open_exercise_and_one_that_does_not_compile():
 
 def test_a_machine_without_memory_is_no_zero(monkeypatch, honest_step03):
     monkeypatch.setattr(
-        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__, **___: Made((honest_step03,) * len(sizes))
     )
     answer, _ = _fault(MemoryError())
     monkeypatch.setattr(
@@ -208,10 +208,10 @@ def test_a_machine_without_memory_is_no_zero(monkeypatch, honest_step03):
 def test_the_words_of_an_open_exercise_in_one_that_is_made_cost_nothing(monkeypatch, honest_step03):
     text = "this exercise is still open."
     made = Made(maps=steps.MAP_CASES["t1"].given, open=text, note="noted")
-    monkeypatch.setattr(judge.workshop, "make", lambda *_: made)
+    monkeypatch.setattr(judge.workshop, "make", lambda *_, **__: made)
     found = judge.judge("t1", "maps", "", "seed")
     assert not found.verdict.open and len(found.verdict.checks) > 1 and found.note == "noted"
-    monkeypatch.setattr(judge.workshop, "make", lambda *_: Made(stage="trace", text="no", open=text))
+    monkeypatch.setattr(judge.workshop, "make", lambda *_, **__: Made(stage="trace", text="no", open=text))
     assert judged("t1", "maps", "").open and judged("step03", "cute", "").open
     monkeypatch.setattr(
         judge, "_emulated", lambda wanted, dsl, *_: still_open(wanted, dsl, "run", "emulated")
@@ -219,7 +219,7 @@ def test_the_words_of_an_open_exercise_in_one_that_is_made_cost_nothing(monkeypa
     monkeypatch.setattr(
         judge.workshop,
         "make",
-        lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes), open=text),
+        lambda _, kind, dsl, sizes, *__, **___: Made((honest_step03,) * len(sizes), open=text),
     )
     assert judged("step03", "cute", "").diagnosis == "emulated."
 
@@ -250,7 +250,7 @@ def test_an_emulation_without_end_gets_nothing_and_one_without_a_processor_is_no
     name, monkeypatch, honest_step03
 ):
     monkeypatch.setattr(
-        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__, **___: Made((honest_step03,) * len(sizes))
     )
     late = Late(110.0)
     monkeypatch.setattr(client, "worker", lambda _: late)
@@ -280,7 +280,9 @@ def test_ptx_that_is_slow_to_read_is_given_up(monkeypatch, honest_step03):
     ptx = honest_step03.ptx.replace(".reg .b32", ".reg .pred %slow;\n\t.reg .b32", 1)
     many = "".join(f"$X{n}:\n\t@%slow bra \t$X0;\n" for n in range(1000))
     slow = replace(honest_step03, ptx=ptx.replace("\tret;", f"{many}\tret;"))
-    monkeypatch.setattr(judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((slow,) * len(sizes)))
+    monkeypatch.setattr(
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__, **___: Made((slow,) * len(sizes))
+    )
     monkeypatch.setattr(judge, "READING", 0.3)
     began = time.process_time()
     verdict = judged("step03", "cute", "")
@@ -290,14 +292,14 @@ def test_ptx_that_is_slow_to_read_is_given_up(monkeypatch, honest_step03):
 
 def test_a_source_is_marked_with_the_form_of_its_kernel(monkeypatch, honest_step03):
     monkeypatch.setattr(
-        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__, **___: Made((honest_step03,) * len(sizes))
     )
     monkeypatch.setattr(judge, "_emulated", lambda wanted, dsl, *_: still_open(wanted, dsl, "run", ""))
     found = judge.judge("step03", "cute", "", "seed")
     assert found.ptx_form == form(honest_step03.ptx, honest_step03.kernel)
     marks = judge.marks("step03-cute", "exec('1')", found.ptx_form)
     assert (marks.form, marks.hidden) == (found.ptx_form, "runs text as code (exec, line 1)")
-    monkeypatch.setattr(judge.workshop, "make", lambda *_: Made(stage="trace", text="no"))
+    monkeypatch.setattr(judge.workshop, "make", lambda *_, **__: Made(stage="trace", text="no"))
     assert judge.judge("step03", "cute", "", "seed").ptx_form == ""
 
 
@@ -314,7 +316,7 @@ def test_a_source_that_is_slow_to_compare_is_given_up(monkeypatch):
 
 def test_memory_for_reading_is_limited(monkeypatch):
     monkeypatch.setattr(judge, "MEMORY", 1 << 28)
-    monkeypatch.setattr(judge.workshop, "make", lambda *_: bytearray(1 << 29))
+    monkeypatch.setattr(judge.workshop, "make", lambda *_, **__: bytearray(1 << 29))
     before = resource.getrlimit(resource.RLIMIT_DATA)
     assert "GB of memory" in judged("step03", "cute", "").diagnosis
     assert judged("t1", "maps", "").points == 0
