@@ -437,16 +437,6 @@ def test_recorded_fences_are_those_of_the_file():
     assert re.search(r"^none +200 of 200 ", text, re.M) and re.search(r"every thread +0 of 200 ", text)
 
 
-def test_recorded_copies_are_those_of_the_file():
-    _, text, _ = shown(notebook.recorded_copies)
-    assert re.search(r"^threads +0 +0 +0 +393,216 ", text, re.M) and "A copy of 8.4 MB" in text
-
-
-def test_recorded_ways_are_those_of_the_file():
-    _, text, _ = shown(notebook.recorded_ways)
-    assert re.search(r"^L2 +128 rows of 256 bytes +3,442 +7,158 +6,996 +1,967", text, re.M)
-
-
 def test_recorded_fp8_sums_are_those_of_the_file():
     _, text, _ = shown(notebook.recorded_fp8_sums)
     assert re.search(r"^128 +0\.013% +0\.013%", text, re.M)

@@ -101,7 +101,7 @@ class Step:
         """``emulated`` with the size for fewer SMs in place of the largest of all CTAs."""
         assert self.fewer_sms
         whole = (size for size, ctas in self.emulated if ctas is None)
-        largest = max(whole, key=lambda size: size[0] * size[1])
+        largest = max(whole, key=lambda size: size[0] * size[1], default=None)
         return tuple((self.fewer_sms[0] if size == largest else size, ctas) for size, ctas in self.emulated)
 
     @property

@@ -55,7 +55,11 @@ def test_which_factories_take_a_number_of_sms():
 @pytest.mark.parametrize(
     "old, new",
     [
-        ("def gemm(M, N, K, sm_count=132):", "def gemm(M, N, K, sm_count=132):\n    sm_count = 132"),
+        pytest.param(
+            "def gemm(M, N, K, sm_count=132):",
+            "def gemm(M, N, K, sm_count=132):\n    sm_count = 132",
+            marks=pytest.mark.thorough,
+        ),
         # an order of tiles that only a whole chip has
         ("num_workers=sm_count", "num_workers=132 if sm_count == 132 else sm_count + 1"),
     ],
@@ -68,6 +72,7 @@ def test_a_kernel_that_is_right_on_a_whole_chip_alone_is_right(old, new):
     assert whole.keys() == dict(steps.find("step08").emulated).keys() and all(whole.values())
 
 
+@pytest.mark.thorough
 def test_a_wrong_kernel_is_told_by_what_a_whole_chip_shows():
     verdict, launches = check(edited("num_workers=sm_count", "num_workers=sm_count + 1"))
     part = next(part for part in verdict.checks if part.name == "results")
