@@ -1,5 +1,5 @@
-"""Blackwell, step 2: K loop. The first MMA overwrites the accumulator, the later ones add to it;
-the commit's barrier completes a phase for each K tile.
+"""Blackwell, step 2: K loop. The first MMA overwrites the accumulator, the later ones add to
+it; the commit's barrier completes one phase per K tile.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """

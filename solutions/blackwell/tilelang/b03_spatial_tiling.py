@@ -1,4 +1,5 @@
-"""Blackwell, step 3: a grid. Each CTA computes its own tile of D, in its own SM's tensor memory.
+"""Blackwell, step 3: a grid. Each CTA computes its own tile of D, in the tensor memory of its
+own SM.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """

@@ -1,5 +1,5 @@
-"""Blackwell, step 5: software pipeline. A ring of two stages: one K tile is multiplied while TMA
-loads the next.
+"""Blackwell, step 5: software pipeline. A ring of two stages: one K tile is multiplied while
+TMA loads the next.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """

@@ -1,5 +1,5 @@
-"""Blackwell, step 6: persistent kernel. One CTA per SM takes tile after tile, in an order for L2, and
-allocates tensor memory once.
+"""Blackwell, step 6: persistent kernel. One CTA per SM takes tile after tile, in an order for
+L2, and allocates tensor memory once.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """

@@ -1,5 +1,5 @@
-"""Blackwell, step 7: warp specialization. One warp loads, one issues MMAs, and a warpgroup stores D.
-Two accumulators form a ring of their own: one is multiplied while the other is stored.
+"""Blackwell, step 7: warp specialization. One warp loads, one issues MMAs, and a warpgroup
+stores D. Two accumulators form a ring: one is multiplied while the other is stored.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """
@@ -82,10 +82,7 @@ def gemm(M, N, K, sm_count=148):
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
                         operands = A_shared[stage, :, :], B_shared[stage, :, :], acc[a, :, :]
                         T.tcgen05_gemm(
-                            *operands,
-                            transpose_B=True,
-                            mbar=empty[stage],
-                            clear_accum=(k == 0),
+                            *operands, transpose_B=True, mbar=empty[stage], clear_accum=(k == 0)
                         )
                         it = it + 1
                     T.tcgen05_mma_arrive(acc_full[a])  # another commit: of the whole tile

@@ -1,5 +1,5 @@
-"""Blackwell, step 9: a pair of CTAs. One thread multiplies 256 x 256 for both: each CTA gives 128 rows
-of A and 128 of B, and keeps its 128 rows of the accumulator.
+"""Blackwell, step 9: a pair of CTAs. One thread multiplies 256 x 256 for both: each CTA gives
+128 rows of A and 128 rows of B, and keeps its 128 rows of the accumulator.
 
 Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 """
@@ -7,7 +7,8 @@ Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
 import tilelang.language as T
 
 block_M, block_N, block_K = 128, 256, 64  # 128 rows of D in each CTA of the pair
-epi_N = 64  # columns of D stored at a time, from two buffers: TMA reads one, threads fill the other
+# columns of D staged at a time, in two buffers: TMA stores one while threads fill the other
+epi_N = 64
 num_stages, num_accs = 4, 2
 pair = 2
 
