@@ -47,27 +47,28 @@ def gemm(M, N, K, sm_count=148):
             )
             tiles.init(cta // pair)
 
-            for w in (0, 1):  # a tuple: TileLang writes the body out for each w
-                if 128 * w <= thread < 128 * (w + 1):  # epilogue of consumer w: a warpgroup
-                    regs = T.alloc_fragment((block_M, epi_N), T.float32)
-                    while tiles.valid():
-                        m = tiles.m_idx * rows + (w * pair + rank) * block_M
-                        n = tiles.n_idx * block_N
-                        T.mbarrier_wait_parity(acc_full[w], t & 1)
-                        for c in T.unroll(block_N // epi_N):
-                            T.copy(acc[w, :, c * epi_N : (c + 1) * epi_N], regs)
-                            T.tma_store_wait(0)  # the store before has read D_shared
-                            T.sync_threads(1 + w, 128)  # a named barrier of this warpgroup
-                            T.copy(regs, D_shared[w, :, :])
-                            T.fence_proxy_async()
-                            T.sync_threads(1 + w, 128)
-                            part = slice(n + c * epi_N, n + (c + 1) * epi_N)
-                            T.tma_copy(D_shared[w, :, :], D[m : m + block_M, part])
-                        T.mbarrier_arrive(acc_empty[w], 0)  # tell CTA 0, which multiplies
-                        t = t + 1
-                        tiles.next_tile()
-                    T.tma_store_wait(0)
-            if 256 <= thread < 288:  # warp 8 loads this CTA's rows of A and half of B
+            if thread < 256:
+                for w in (0, 1):  # a tuple: TileLang writes the body out for each w
+                    if 128 * w <= thread < 128 * (w + 1):  # epilogue of consumer w: a warpgroup
+                        regs = T.alloc_fragment((block_M, epi_N), T.float32)
+                        while tiles.valid():
+                            m = tiles.m_idx * rows + (w * pair + rank) * block_M
+                            n = tiles.n_idx * block_N
+                            T.mbarrier_wait_parity(acc_full[w], t & 1)
+                            for c in T.unroll(block_N // epi_N):
+                                T.copy(acc[w, :, c * epi_N : (c + 1) * epi_N], regs)
+                                T.tma_store_wait(0)  # the store before has read D_shared
+                                T.sync_threads(1 + w, 128)  # a named barrier of this warpgroup
+                                T.copy(regs, D_shared[w, :, :])
+                                T.fence_proxy_async()
+                                T.sync_threads(1 + w, 128)
+                                part = slice(n + c * epi_N, n + (c + 1) * epi_N)
+                                T.tma_copy(D_shared[w, :, :], D[m : m + block_M, part])
+                            T.mbarrier_arrive(acc_empty[w], 0)  # tell CTA 0, which multiplies
+                            t = t + 1
+                            tiles.next_tile()
+                        T.tma_store_wait(0)
+            elif thread < 288:  # warp 8 loads this CTA's rows of A and half of B
                 while tiles.valid():
                     m = tiles.m_idx * rows + rank * block_M
                     n = tiles.n_idx * block_N + rank * half_N
@@ -90,26 +91,27 @@ def gemm(M, N, K, sm_count=148):
                 for _ in T.serial(num_stages):  # stay until every commit has arrived here
                     T.mbarrier_wait_parity(empty[it % num_stages], (it // num_stages) & 1 ^ 1)
                     it = it + 1
-            for w in (0, 1):  # warps 9 and 10 of CTA 0 issue the MMAs of the pair
-                if 288 + 32 * w <= thread < 320 + 32 * w and rank == 0:
-                    while tiles.valid():
-                        T.mbarrier_wait_parity(acc_empty[w], t & 1 ^ 1)
-                        for k in T.serial(k_tiles):
-                            stage = it % num_stages
-                            T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                            operands = A_shared[stage, w, :, :], B_shared[stage, :, :]
-                            T.tcgen05_gemm(
-                                *operands,
-                                acc[w, :, :],
-                                transpose_B=True,
-                                mbar=empty[stage],
-                                clear_accum=(k == 0),
-                                use_2cta=True,
-                            )
-                            it = it + 1
-                        T.tcgen05_mma_arrive(acc_full[w], arrive_2cta=True)
-                        t = t + 1
-                        tiles.next_tile()
+            elif rank == 0:
+                for w in (0, 1):  # warps 9 and 10 of CTA 0 issue the MMAs of the pair
+                    if 288 + 32 * w <= thread < 320 + 32 * w:
+                        while tiles.valid():
+                            T.mbarrier_wait_parity(acc_empty[w], t & 1 ^ 1)
+                            for k in T.serial(k_tiles):
+                                stage = it % num_stages
+                                T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
+                                operands = A_shared[stage, w, :, :], B_shared[stage, :, :]
+                                T.tcgen05_gemm(
+                                    *operands,
+                                    acc[w, :, :],
+                                    transpose_B=True,
+                                    mbar=empty[stage],
+                                    clear_accum=(k == 0),
+                                    use_2cta=True,
+                                )
+                                it = it + 1
+                            T.tcgen05_mma_arrive(acc_full[w], arrive_2cta=True)
+                            t = t + 1
+                            tiles.next_tile()
             # TileLang ends a pair with a cluster barrier, and frees tensor memory after it
 
     return main
