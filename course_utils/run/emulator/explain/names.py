@@ -136,7 +136,7 @@ def kinds_of(cta: CTA) -> dict[MBarrier, str]:
 
 def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
     """Arrays of mbarriers in address order: neighbours that one line of the author's initialises, with one
-    count. A pipeline is one array: its full barriers, then as many empty ones.
+    count. A pipeline is one array: its full barriers, then as many empty ones; a line may make several.
     """
     arrays: list[list[MBarrier]] = []
     for barrier in barriers:
@@ -147,6 +147,7 @@ def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
             and _alike(last, barrier)
             and account(barrier).place.line
             and (last.count == barrier.count or _PIPELINE.search(account(barrier).place.code))
+            and not (last.count != arrays[-1][0].count == barrier.count)  # the next pipeline begins
         ):
             arrays[-1].append(barrier)
         else:

@@ -777,7 +777,9 @@ class Races:
     # -- wgmma
 
     def taken_operands(self) -> list[tuple[np.ndarray, int, int]]:
-        """Of the wgmma that has begun: for each operand in shared memory its writers' codes and its bytes."""
+        """Of the multiplication that has begun: for each operand in shared memory its writers' codes and its
+        bytes; of a pair's those of the even CTA first.
+        """
         operands, self.operands = self.operands, []
         return operands
 
@@ -813,9 +815,11 @@ class Races:
         path, op = event.path, event.operation
         shadow, clock = self.of(event.cta.shared), path.warp.clock
         codes = shadow.written[event.base * 4 :: 4].take(event.units.ravel())
+        codes = codes[:1] if (codes == codes[0]).all() else np.unique(codes)
         reader = Cause("", "operand of tcgen05.mma", {"side": event.side})
-        self._check(path, shadow, np.unique(codes), clock.seen, clock.fenced, reader)
+        self._check(path, shadow, codes, clock.seen, clock.fenced, reader)
         low, high = event.low * UNIT, event.high * UNIT
+        self.operands.append((codes, low, high))
         words = slice(low // 4, high // 4)
         shadow.taken[words] = shadow.written[words]
         for first, end in event.runs():

@@ -408,7 +408,7 @@ def _sum(batch: Sequence[Operation]) -> None:
     # B of a pair: rows of the even CTA, then of the odd one
     right = np.concatenate([_side(batch, cta, "B") for cta in first.ctas])
     for place, cta in enumerate(first.ctas):
-        weight = machine.tags.weight(cta.number, first.path.warp.index // 4) if machine.tags else 1.0
+        weight = machine.tags.weight(cta.number, first.path.warp.index) if machine.tags else 1.0
         left = _side(batch, cta, "A")
         product = (left * np.float32(weight) if weight != 1 else left) @ right.T
         cells = tensor_memory(cta).cells.view(np.float32)

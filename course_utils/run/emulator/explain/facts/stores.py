@@ -20,11 +20,11 @@ from course_utils.run.emulator.explain.facts.boxes import any_stored, elements, 
 from course_utils.run.emulator.explain.facts.k_tiles import KTiles
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
 from course_utils.run.emulator.explain.races import cells
+from course_utils.run.emulator.explain.results import held, issued
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.access import Atomic, Write
 from course_utils.run.emulator.units.tma import BulkGroups, Store, StoreIssued, StoresWaited
 from course_utils.run.emulator.units.views import TensorView
-from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -38,8 +38,8 @@ LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts
 
 @dataclass(slots=True)
 class Written:
-    """A warp has written results to shared memory. ``tile`` is its warpgroup, and how many wgmmas that had
-    issued.
+    """A warp has written results to shared memory. ``tile`` is its warpgroup, and what that held
+    (``results.held``).
     """
 
     moment: Moment
@@ -141,8 +141,8 @@ class Stores:
         after = False
         for group, tiles in self._k_tiles.of_group.items():
             for tile in tiles if group.cta is cta else ():
-                done = self._k_tiles.done(group.warps[0], tile.last)
-                if done is not None and one.issued.after(done):
+                done = self._k_tiles.done(group, tile.last)[:1]
+                if done and one.issued.after(done[0]):
                     continue
                 after = True
                 if one.waited is None:
@@ -202,7 +202,7 @@ class Stores:
     def _wrote(self, event: Write) -> None:
         """A warp that has multiplied writes to shared memory."""
         path, warp = event.path, event.path.warp
-        count = warp.unit(Issued).count
+        count = held(warp)
         if count and event.region is path.cta.shared:
             writes = self._written.get(path.cta)
             if writes is None:
@@ -233,7 +233,7 @@ class Stores:
         for one in self._slices.get(event.path.cta, ()):
             if one.warp is warp and one.waited is None and all(store.done for store in one.stores):
                 one.waited = self._moments.of(event.path)
-                one.multiplied = warp.unit(Issued).count
+                one.multiplied = issued(warp)
 
     def _changed(self, event: Atomic) -> None:
         self._atomics += isinstance(event.region, Tensor) * np.size(event.offsets)
