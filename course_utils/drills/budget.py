@@ -18,7 +18,7 @@ def accumulator_registers(rng: Random) -> Question:
     threads = groups * WARPGROUP
     right = block_m * block_n // threads
     return number(
-        f"A {block_m} x {block_n} tile of fp32 sums, held by {groups} warpgroup{'s' * (groups > 1)}. How "
+        f"A {block_m} x {block_n} tile of fp32 accumulators, held by {groups} warpgroup{'s' * (groups > 1)}. How "
         "many registers of a thread hold sums?",
         right,
         {
@@ -51,7 +51,7 @@ def register_budget(rng: Random) -> Question:
     right = low, most
     wrong = {
         one: f"That is {total(one):,}, and the pool has {pool:,}: somebody waits for registers that nobody "
-        "gives back."
+        "releases."
         for one in (
             (low, most + 8),
             (low + 16, most + 8),
