@@ -2,8 +2,8 @@
 
 The page's tables are the rules: a pattern in code in the last column of *Terms*, or in the first of *Banned*,
 is looked for in the README, CONTRIBUTING, docs/, the notebooks' Markdown, and the messages of the rooms that
-a learner meets. Sentences and paragraphs that are too long are counted and, with ``--long``, listed. They fail
-nothing.
+a learner meets. Sentences and paragraphs that are too long are counted, and listed with ``--long``. They
+fail nothing.
 
 (Vale does more. Its package in the registry downloads the program from GitHub at its first run, so a machine
 without that connection could not lint.)

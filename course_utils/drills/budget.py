@@ -18,8 +18,8 @@ def accumulator_registers(rng: Random) -> Question:
     threads = groups * WARPGROUP
     right = block_m * block_n // threads
     return number(
-        f"A {block_m} x {block_n} tile of fp32 accumulators, held by {groups} warpgroup{'s' * (groups > 1)}. How "
-        "many registers of a thread hold sums?",
+        f"A {block_m} x {block_n} tile of fp32 accumulators, held by {groups} warpgroup{'s' * (groups > 1)}. "
+        "How many registers of a thread hold sums?",
         right,
         {
             right // 2: "That is two sums in a register: fp16, and these are fp32.",

@@ -164,7 +164,8 @@ def next_legal(rng: Random) -> Question:
         {
             columns: f"{columns} x {size} = {columns * size} bytes, and {columns * size % 16} is left over.",
             ceil_div(columns, 16) * 16: f"16 bytes are {step} elements.",
-            ceil_div(columns, BLOCK_K) * BLOCK_K: "The tile's width does not matter: a load may extend past the edge.",
+            ceil_div(columns, BLOCK_K)
+            * BLOCK_K: "The tile's width does not matter: a load may pass the edge.",
             columns // step * step: "That is shorter.",
         },
         f"Rows begin at multiples of 16 bytes: the next multiple of {step} elements.",

@@ -105,8 +105,8 @@ def figure(count: int = 1, expect: int = 32_768) -> dict:
     befores = [None, *seen]
     return {
         "title": f"One mbarrier, init({count})",
-        "words": "Each column is an event. A phase completes when arrivals and bytes are both at zero. A wait "
-        "names a parity: it blocks in phases of that parity and passes in the others.",
+        "words": "Each column is an event. A phase completes when arrivals and bytes are both at zero. A "
+        "wait names a parity: it blocks in phases of that parity and passes in the others.",
         "rows": rows,
         "count": count,
         "expect": expect,
