@@ -46,7 +46,7 @@ COMMANDS = {  # by whom they are for: what each runs, "module.function" of this 
         "profile": ("profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"),
         "tune": (
             "tune.tune",
-            "time plans of step 11 on this GPU, the most promising first; goes on where it was",
+            "time plans of step 11 on this GPU, the most promising first; continues where it stopped",
         ),
         "tensormap": (
             "tensormap.explain_map",
@@ -190,7 +190,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="solutions/measured/NAME.json (default: ladder)",
     )
-    add("--key", metavar="FILE", help="with which the bundle was made (default: build/bundle.key)")
+    add("--key", metavar="FILE", help="the key that the bundle was made with (default: build/bundle.key)")
     add("--unsigned", action="store_true", help="also what no bundle of yours has signed")
     add("--add", action="store_true", help="kernels of the same name are replaced, and the others stay")
     return course
@@ -218,7 +218,7 @@ def _add_against(add: Callable[..., argparse.Action]) -> None:
         "--against",
         dest="reference",
         metavar="REFERENCE.py",
-        help="FILE defines kernel(), which is no GEMM of ours; REFERENCE.py its inputs() and outputs(...)",
+        help="FILE defines kernel(), any kernel; REFERENCE.py defines its inputs() and outputs(...)",
     )
 
 
@@ -245,7 +245,7 @@ def _add_grade(add: Callable[..., argparse.Action]) -> None:
         type=int,
         default=max(1, os.cpu_count() or 1),
         metavar="N",
-        help="processes at once (default: one a core)",
+        help="processes at once (default: one per core)",
     )
     add("--shard", default="1/1", metavar="I/N", help="judge the I-th of N parts; the ledger is shared")
     add(
