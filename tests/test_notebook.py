@@ -56,6 +56,27 @@ def test_check_ends_in_points_and_keeps_them(monkeypatch):
     assert progress.find(progress.read(), "step04", "tilelang")["points"] == 4
 
 
+def test_a_step_goes_by_what_people_call_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(gemms, "check_gemm", lambda name, *_, on_progress: asked.append(name) or RIGHT)
+    for said in ("4", "04", "step4"):
+        shown(notebook.check, said, None)
+        shown(notebook.try_out, said, None)
+    assert asked == ["step04"] * 6
+    monkeypatch.undo()
+    assert "did you mean step04?" in shown(notebook.try_out, "stpe04", None)[1]
+
+
+@pytest.mark.parametrize("execution, says", [(None, {}), ("autograde", {"text/plain": "4.5"})])
+def test_a_cell_that_ends_in_points_shows_a_number_to_nbgrader_alone(execution, says, monkeypatch):
+    if execution:
+        monkeypatch.setenv(checks.EXECUTION, execution)
+    else:
+        monkeypatch.delenv(checks.EXECUTION, raising=False)
+    formatter = InteractiveShell.instance().display_formatter
+    assert formatter.format(checks.Points(4.5))[0] == says
+
+
 SPEED = Part("speed", None, 0, 1, "no GPU: nothing was timed")
 WRONG = Part("results", False, 2, 4, "wrong", card=Card("The ring has one barrier too few. " * 9, topic=""))
 
