@@ -24,7 +24,7 @@ from course_utils.grading.cards import Card
 from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.found import of_text
 from course_utils.grading.verdict import Part, Verdict
-from course_utils.notebook import checks, inspection, output, standing, what_ifs
+from course_utils.notebook import checks, inspection, output, places, standing, what_ifs
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
 from tests.cells import shown
@@ -754,3 +754,12 @@ def test_a_machine_is_told_without_what_only_a_teacher_needs_and_without_backtic
     rows = [("cache", True, "`course clean` empties it"), ("sandbox", False, "none")]
     _, text, html = shown(notebook.machine, lambda: rows)
     assert "sandbox" not in text and "<code>course clean</code>" in html
+
+
+def test_a_line_that_a_verdict_names_is_a_link_to_it_and_a_file_is_none():
+    card = "<p>Wait. <br>your cell, line 45: <code>wait(full[0], &#x27;a&#x27;)</code></p>"
+    markup = places.linked(card)
+    assert "data-line='45' data-code='wait(full[0], &#x27;a&#x27;)'>your cell, line 45</a>" in markup
+    assert markup.count("<script>") == 1 and "<code>wait(full[0]" in markup
+    for other in ("<p>mine.py, line 45</p>", "<p>nothing</p>"):
+        assert places.linked(other) == other

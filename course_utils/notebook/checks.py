@@ -13,6 +13,7 @@ from course_utils.grading import ids, levels, maps, pair, predictor, steps
 from course_utils.grading import plan as models
 from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, interrupted
+from course_utils.notebook import places
 from course_utils.notebook.output import Place, say
 from course_utils.recordings import progress
 from course_utils.run import backends, client
@@ -135,16 +136,16 @@ def _shown(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> Verdi
     except KeyboardInterrupt:
         client.close_all()  # so that the next check starts clean
         verdict = interrupted(str(name), str(dsl), known)
-    place.finish(_with_figure(verdict, verdict.figure) if verdict.figure else verdict)
+    fold = _figure(verdict.figure) if verdict.figure else ""
+    place.finish(Shown(str(verdict), lambda: places.linked(verdict._repr_html_()) + fold))
     return verdict
 
 
-def _with_figure(verdict: Verdict, figure: dict) -> Shown | Verdict:
-    """The verdict, and below it, folded, the run that it is about, to step through."""
+def _figure(figure: dict) -> str:
+    """The run that a verdict is about, folded, to step through; "" where there is nothing to draw with."""
     try:
         from course_utils.figures import shell
         from course_utils.figures.player import Player
-    except ImportError:  # a check needs nothing to draw with
-        return verdict
-    fold = shell.folded(Player(figure).html(), "Step through this run")
-    return Shown(str(verdict), lambda: verdict._repr_html_() + fold)
+    except ImportError:  # a check needs nothing of it
+        return ""
+    return shell.folded(Player(figure).html(), "Step through this run")

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 NOTEBOOK = "04_tma.ipynb"
 SECOND = 1000  # Playwright's timeouts are milliseconds
 FULL_MARKS = re.compile(
-    r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))"
+    r"step04, (tilelang|cute): (?:9 of 10 points, all that this machine can judge \(backend: emulator\)|10 of 10 points \(backend: gpu\))"
 )
 SETTINGS = {
     # every cell is in the page, also those far out of view
