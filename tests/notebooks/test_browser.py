@@ -39,6 +39,8 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 
+PROMPT = ".jp-CodeCell .jp-InputPrompt:not(.jp-Placeholder-prompt)"  # of cells whose source is shown
+
 # JupyterLab drops without a word what is run before the kernel is connected
 CONNECTED = """name => {
     const context = window.jupyterapp?.shell.currentWidget?.sessionContext, kernel = context?.session?.kernel;
@@ -46,9 +48,10 @@ CONNECTED = """name => {
 }"""
 # Nothing is waiting for the kernel any more; after an error the rest is not run
 ENDED = """() => {
-    const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].map(prompt => prompt.textContent);
+    const all = [...document.querySelectorAll("PROMPT")];
+    const prompts = all.map(prompt => prompt.innerText);
     return /\\d/.test(prompts[0]) && !prompts.some(prompt => prompt.includes("*"));
-}"""
+}""".replace("PROMPT", PROMPT)
 
 
 def processes(home):
@@ -211,9 +214,7 @@ def assert_all_ran_well(page):
         ).all_inner_texts()
         == []
     )
-    assert all(
-        re.search(r"\d", prompt) for prompt in page.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
-    )
+    assert all(re.search(r"\d", prompt) for prompt in page.locator(PROMPT).all_inner_texts())
 
 
 def keep(cell, path):
