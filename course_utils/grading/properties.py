@@ -187,6 +187,7 @@ PROPERTIES = {
         "neighbouring CTAs",
         _panels,
         0.5,
+        near=(Family.TENSOR_LOAD,),
         call=ORDER,
     ),
     "tile order in each round": Property(
@@ -196,6 +197,7 @@ PROPERTIES = {
         "tiles of neighbours",
         "tiles of a CTA and the next one",
         0.5,
+        near=(Family.TENSOR_LOAD,),
         call=ORDER,
     ),
     "a share for each CTA": Property(
