@@ -266,8 +266,8 @@ def _wanted(named: Sequence[str]) -> list[str]:
             asked.update(name for line in lines if (name := line.partition("#")[0].strip()))
     for name in sorted(asked):
         if not _named(name):
-            text = "and no file of that name, with steps one per line"
-            raise ValueError(f"there is no step or case {name!r}, {text}; {steps.meant(name)}".rstrip("; "))
+            text = f"there is no step or case {name!r}, and no file of that name, with steps one per line"
+            raise ValueError("; ".join(filter(None, (text, steps.meant(name)))))
     if named and not asked:
         raise ValueError(f"--step {','.join(named)} names no step or case")
     return [name for name in EXERCISES if any(name in _named(one) for one in asked)]
