@@ -42,13 +42,7 @@ Sees = Callable[[int, int, "Values", "Values"], "Values"]  # lengths, places of 
 
 
 def tensors(
-    batch: int,
-    sequence_q: int,
-    sequence_k: int,
-    heads: int,
-    kv_heads: int,
-    D: int,
-    dtype: str = "float16",
+    batch: int, sequence_q: int, sequence_k: int, heads: int, kv_heads: int, D: int, dtype: str = "float16"
 ) -> tuple[Tensor, ...]:
     """Q, K, V and O as models store them, a sequence's heads side by side."""
     keys = batch, sequence_k, kv_heads, D
@@ -150,7 +144,9 @@ def _without_the_last(sequence_q: int, sequence_k: int, query: Values, key: Valu
     return key < max(sequence_k - 1, query.new_tensor(1))
 
 
-def weights(Q: Values, K: Values, sees: Sees, base: float = 1.0, padded: int = 1) -> Iterator[tuple[Values, Values]]:
+def weights(
+    Q: Values, K: Values, sees: Sees, base: float = 1.0, padded: int = 1
+) -> Iterator[tuple[Values, Values]]:
     """Of each batch the weights (heads, sequence_q, sequence_k) before the division by their sums, in fp64
     on a CPU and else in fp32, and the sums. ``base`` is a factor of the scores beside 1 / sqrt(D); zeros are
     keys up to a multiple of ``padded``.

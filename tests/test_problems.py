@@ -8,6 +8,8 @@ import torch
 from course_utils import attention as attention_module
 from course_utils.artifact import Artifact, Resources
 from course_utils.cause import Cause
+from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import compile_factory
 from course_utils.grading import words as sentences
 from course_utils.problems import GROUP_ROWS, PROBLEMS, SCALED
 from course_utils.run import reference, trial
@@ -270,6 +272,12 @@ def test_a_tolerance_of_attention_grows_with_d_and_is_smaller_where_many_keys_sh
 def test_an_attention_that_no_kernel_takes_is_refused_with_the_nearest_legal(size, says):
     with pytest.raises(ValueError, match=says):
         attention_module.require_attention(*size)
+
+
+@pytest.mark.parametrize("dsl", ["tilelang", "cute"])
+def test_a_factory_is_not_called_for_a_size_that_is_refused(dsl):
+    with pytest.raises(CompileError, match="D = 72: .* The nearest is 96"):
+        compile_factory(lambda *size: 1 / 0, dsl, (1, 5, 5, 2, 1, 72), "attention")
 
 
 def test_an_attention_of_one_query_and_one_key_is_legal():

@@ -101,9 +101,9 @@ def compare_values(
     name: str = "D",
     infinite: str = "",
 ) -> Comparison:
-    """Hold an output, M x N, against what it must be. ``absolute`` is the error that it, or each element of it,
-    may have beside its rounding; ``partial`` as in ``compare``; ``operands``, ``mistaken`` and ``infinite`` explain a wrong one
-    (see ``problems.Problem``); ``name`` is what the author calls it.
+    """Hold an output, M x N, against what it must be. ``absolute`` is the error that it, or each element of
+    it, may have beside its rounding; ``partial`` as in ``compare``; ``operands``, ``mistaken`` and
+    ``infinite`` explain a wrong one (see ``problems.Problem``); ``name`` is what the author calls it.
     """
     left = unwritten = unwritten_in(D)
     if partial and not bool(unwritten.all()):

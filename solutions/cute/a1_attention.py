@@ -1,8 +1,7 @@
-"""Case a1: attention. S stays in registers, P is wgmma's register operand, the softmax is online."""
+"""Case a1: attention. S stays in registers, P is a register operand, softmax is online."""
 
 import cutlass
 import cutlass.cute as cute
-from course_utils.attention import require_attention
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
 
@@ -10,12 +9,11 @@ block_M, block_N = 64, 128  # queries of a CTA, which one warpgroup has; keys of
 minus_infinity = -cutlass.Float32.inf
 
 
-def attention(
-    batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"
-):
-    require_attention(batch, sequence_q, sequence_k, heads, kv_heads, D)
+def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"):
+    assert heads % kv_heads == 0, f"{heads} heads cannot share {kv_heads} heads of K evenly"
+    assert D in (64, 96, 128), f"D = {D}: this kernel takes 64, 96 or 128"
     rows = min(batch * sequence_q * heads, batch * sequence_k * kv_heads)
-    assert rows > 1, "CuTe DSL takes a tensor of one row for a vector: give Q and K a second row"
+    assert rows > 1, "CuTe DSL takes a tensor of one row for a vector: give it a second row"
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
@@ -33,9 +31,7 @@ def attention(
         K_shared = smem.allocate_tensor(element, layout_K.outer, 1024, layout_K.inner)
         V_shared = smem.allocate_tensor(element, layout_K.outer, 1024, layout_K.inner)
         # wgmma takes B as (column, k): V's rows are k of the second product
-        V_by_columns = cute.make_tensor(
-            V_shared.iterator, cute.select(V_shared.layout, [1, 0])
-        )
+        V_by_columns = cute.make_tensor(V_shared.iterator, cute.select(V_shared.layout, [1, 0]))
         if warp_idx == 0:
             with cute.arch.elect_one():
                 for i in cutlass.range_constexpr(3):
@@ -64,9 +60,7 @@ def attention(
         acc = cute.make_rmem_tensor(my_O.partition_shape_C((block_M, D)), cutlass.Float32)
         # a thread's part of S is ((2, row, block_N / 8), 1, 1), and of A ((2, row, 2), 1, k)
         P = cute.make_rmem_tensor(S.layout, element)
-        of_A = cute.make_layout(
-            ((2, 2, 2), 1, block_N // 16), stride=((1, 2, 4), 0, 8)
-        )
+        of_A = cute.make_layout(((2, 2, 2), 1, block_N // 16), stride=((1, 2, 4), 0, 8))
         P_frag = cute.make_tensor(P.iterator, of_A)
         places = my_S.partition_C(cute.make_identity_tensor((block_M, block_N)))
         top = cute.make_rmem_tensor(2, cutlass.Float32)  # of each row so far

@@ -1,8 +1,7 @@
-"""Case a1b: attention with a producer. K and V come by rings of two stages each, to two consumers."""
+"""Case a1b: attention with a producer: K and V come to two consumers by rings."""
 
 import cutlass
 import cutlass.cute as cute
-from course_utils.attention import require_attention
 from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
@@ -12,12 +11,11 @@ num_stages, consumers = 2, 2  # of K and of V each; warpgroups, of 64 queries ea
 minus_infinity = -cutlass.Float32.inf
 
 
-def attention(
-    batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"
-):
-    require_attention(batch, sequence_q, sequence_k, heads, kv_heads, D)
+def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"):
+    assert heads % kv_heads == 0, f"{heads} heads cannot share {kv_heads} heads of K evenly"
+    assert D in (64, 96, 128), f"D = {D}: this kernel takes 64, 96 or 128"
     rows = min(batch * sequence_q * heads, batch * sequence_k * kv_heads)
-    assert rows > 1, "CuTe DSL takes a tensor of one row for a vector: give Q and K a second row"
+    assert rows > 1, "CuTe DSL takes a tensor of one row for a vector: give it a second row"
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
@@ -76,9 +74,7 @@ def attention(
         acc = cute.make_rmem_tensor(my_O.partition_shape_C((block_M, D)), cutlass.Float32)
         # a thread's part of S is ((2, row, block_N / 8), 1, 1), and of A ((2, row, 2), 1, k)
         P = cute.make_rmem_tensor(S.layout, element)
-        of_A = cute.make_layout(
-            ((2, 2, 2), 1, block_N // 16), stride=((1, 2, 4), 0, 8)
-        )
+        of_A = cute.make_layout(((2, 2, 2), 1, block_N // 16), stride=((1, 2, 4), 0, 8))
         P_frag = cute.make_tensor(P.iterator, of_A)
         places = my_S.partition_C(cute.make_identity_tensor((block_M, block_N)))
         top = cute.make_rmem_tensor(2, cutlass.Float32)  # of each row so far

@@ -1,19 +1,18 @@
-"""Case a1: attention. S stays in registers, P is wgmma's register operand, the softmax is online."""
+"""Case a1: attention. S stays in registers, P is a register operand, softmax is online."""
 
 import tilelang.language as T
-from course_utils.attention import require_attention
 
 block_M, block_N = 64, 128  # queries of a CTA, which one warpgroup has; keys of a tile
 
 
-def attention(
-    batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"
-):
-    require_attention(batch, sequence_q, sequence_k, heads, kv_heads, D)
+def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"):
+    assert heads % kv_heads == 0, f"{heads} heads cannot share {kv_heads} heads of K evenly"
+    assert D in (64, 96, 128), f"D = {D}: this kernel takes 64, 96 or 128"
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = T.ceildiv(sequence_q, block_M), T.ceildiv(sequence_k, block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
     to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    infinity = T.infinity(T.float32)
 
     @T.prim_func
     def main(
@@ -41,7 +40,7 @@ def attention(
                 T.mbarrier_arrive(full[0])
             T.fill(acc, 0)
             T.fill(total, 0)
-            T.fill(top, -T.infinity(T.float32))
+            T.fill(top, -infinity)
             T.mbarrier_wait_parity(full[0], 0)
 
             for n in T.serial(k_tiles):
@@ -59,13 +58,13 @@ def attention(
                     seen = key < sequence_k
                     if causal:
                         seen = seen and key <= m * block_M + i + later
-                    S[i, j] = T.if_then_else(seen, S[i, j], -T.infinity(T.float32))
+                    S[i, j] = T.if_then_else(seen, S[i, j], -infinity)
 
                 T.copy(top, last)
                 T.reduce_max(S, top, dim=1, clear=False)
                 for i in T.Parallel(block_M):
                     # a row that has seen no key yet: -inf less -inf would be NaN
-                    part[i] = T.if_then_else(top[i] == -T.infinity(T.float32), 0, top[i] * to_log2)
+                    part[i] = T.if_then_else(top[i] == -infinity, 0, top[i] * to_log2)
                 for i in T.Parallel(block_M):
                     last[i] = T.exp2(last[i] * to_log2 - part[i])
                 for i, j in T.Parallel(block_M, block_N):
@@ -81,8 +80,10 @@ def attention(
                 T.wait_wgmma(0)
                 T.sync_threads()
 
+            for i in T.Parallel(block_M):
+                total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])
             for i, j in T.Parallel(block_M, D):
-                acc[i, j] = T.if_then_else(total[i] == 0, 0, acc[i, j] / total[i])
+                acc[i, j] *= total[i]
             T.copy(acc, Q_shared)
             T.fence_proxy_async()
             T.sync_threads()

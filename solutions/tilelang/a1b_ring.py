@@ -1,7 +1,6 @@
-"""Case a1b: attention with a producer. K and V come by rings of two stages each, to two consumers."""
+"""Case a1b: attention with a producer: K and V come to two consumers by rings."""
 
 import tilelang.language as T
-from course_utils.attention import require_attention
 
 block_M, block_N = 128, 128  # queries of a CTA, keys of a tile
 num_stages, consumers = 2, 2  # of K and of V each; warpgroups, of 64 queries each
@@ -14,10 +13,9 @@ __device__ inline float exp2_ftz(float x) {
 """
 
 
-def attention(
-    batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"
-):
-    require_attention(batch, sequence_q, sequence_k, heads, kv_heads, D)
+def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, dtype="float16"):
+    assert heads % kv_heads == 0, f"{heads} heads cannot share {kv_heads} heads of K evenly"
+    assert D in (64, 96, 128), f"D = {D}: this kernel takes 64, 96 or 128"
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = T.ceildiv(sequence_q, block_M), T.ceildiv(sequence_k, block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
@@ -122,9 +120,13 @@ def attention(
                     total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])
                 for i, j in T.Parallel(block_M, D):
                     acc[i, j] *= total[i]
-                T.copy(acc, Q_shared)  # each consumer to its own rows, whose queries it has read
+                T.copy(
+                    acc, Q_shared
+                )  # each consumer to its own rows, whose queries it has read
                 T.fence_proxy_async()
-                T.sync_threads(1, 128 * consumers)  # named barrier 1: the consumers' threads only
+                T.sync_threads(
+                    1, 128 * consumers
+                )  # named barrier 1: the consumers' threads only
                 T.tma_copy(Q_shared, O[b, rows, head, :])
                 T.tma_store_wait(0)
 
