@@ -97,8 +97,8 @@ def attention(
 
     @cute.jit
     def rounded(S, P):
-        """P = S in 16 bits. As assembly: LLVM would move its own conversion to the next product,
-        behind that one's fence, and keep S until then."""
+        """P = S in 16 bits. By assembly: LLVM would move a conversion of its own to the next
+        product, behind the fence of that, and keep S until then."""
         pairs = cute.recast_tensor(P, cutlass.Int32)
         for i in cutlass.range_constexpr(cute.size(pairs)):
             high, low = S[2 * i + 1].ir_value(), S[2 * i].ir_value()
