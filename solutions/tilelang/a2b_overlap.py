@@ -4,6 +4,7 @@ import tilelang.language as T
 
 num_stages = 2  # of K and of V each
 L2_BYTES = 32 << 20  # of K and V that CTAs read at a time, where causal
+turn = 5  # named barrier 5 + i: consumer i issues its products; TileLang numbers its own from 3
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 # ex2.approx of a subnormal argument costs three instructions more without .ftz; and a named
 # barrier whose number is a variable
@@ -144,22 +145,21 @@ def attention(
                 mask(S, m, some - 1)
                 softmax(S, top, total, scale, part)
                 T.copy(S, P)
-                # named barrier 1 + i: it is consumer i's turn to issue products
                 if me == consumers - 1:
-                    T.named_barrier_arrive(1, 256)
+                    T.named_barrier_arrive(turn, 256)
 
                 for i in T.serial(1, some):
                     stage, parity = i % num_stages, (i // num_stages) & 1
                     before, parity_before = (i - 1) % num_stages, ((i - 1) // num_stages) & 1
                     T.mbarrier_wait_parity(K_full[stage], parity)
-                    T.call_extern("handle", "wait_for_turn", 1 + me)
+                    T.call_extern("handle", "wait_for_turn", turn + me)
                     operands = Q_shared, K_shared[stage, :, :], S
                     T.wgmma_gemm(
                         *operands, transpose_B=True, clear_accum=True, policy=rows_each
                     )
                     T.mbarrier_wait_parity(V_full[before], parity_before)
                     T.wgmma_gemm(P, V_shared[before, :, :], acc, policy=rows_each)
-                    T.named_barrier_arrive(1 + (me + 1) % consumers, 256)
+                    T.named_barrier_arrive(turn + (me + 1) % consumers, 256)
                     T.wait_wgmma(1)  # all but the newest group: S is there
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(K_empty[stage])
@@ -183,7 +183,7 @@ def attention(
                     acc[i, j] *= total[i]
                 T.copy(acc, Q_shared)  # to each consumer's own rows, whose queries it has read
                 T.fence_proxy_async()
-                T.sync_threads(4, 128 * consumers)  # named barrier 4: the consumers only
+                T.sync_threads(1, 128 * consumers)  # named barrier 1: the consumers only
                 T.tma_copy(Q_shared, O[b, rows, head, :])
                 T.tma_store_wait(0)
 
