@@ -4,7 +4,8 @@ import tilelang.language as T
 
 num_stages = 2  # of K and of V each
 L2_BYTES = 32 << 20  # of K and V that CTAs read at a time, where causal
-turn = 5  # named barrier 5 + i: consumer i issues its products; TileLang numbers its own from 3
+# named barrier 5 + i: consumer i may issue its products; TileLang numbers its own from 3
+turn_barrier = 5
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 # ex2.approx of a subnormal argument costs three instructions more without .ftz; and a named
 # barrier whose number is a variable
@@ -56,7 +57,7 @@ def attention(
             S[i, j] = T.if_then_else(seen, S[i, j], -infinity)
 
     @T.macro
-    def softmax(S, top, total, scale, part):
+    def softmax(S, top, sums, scale, part):
         """S to weights; what older weights, and so acc, have to be multiplied by."""
         T.copy(top, scale)
         T.reduce_max(S, top, dim=1, clear=False)
@@ -67,9 +68,12 @@ def attention(
             scale[i] = exp2(scale[i] * to_log2 - part[i])
         for i, j in T.Parallel(block_M, block_N):
             S[i, j] = exp2(S[i, j] * to_log2 - part[i])
-        T.reduce_sum(S, part, dim=1)
-        for i in T.Parallel(block_M):
-            total[i] = total[i] * scale[i] + part[i]
+        # a lane has columns j and j + 1 of each eight: it adds up its own, without the others
+        for i, j in T.Parallel(block_M, 8):
+            sums[i, j] *= scale[i]
+        for i, j in T.Parallel(block_M, 8):
+            for c in T.unroll(block_N // 8):
+                sums[i, j] += S[i, c * 8 + j]
 
     @T.prim_func
     def main(
@@ -90,6 +94,7 @@ def attention(
             scale = T.alloc_fragment((block_M,), T.float32)
             total = T.alloc_fragment((block_M,), T.float32)
             part = T.alloc_fragment((block_M,), T.float32)
+            sums = T.alloc_fragment((block_M, 8), T.float32)
             Q_full = T.alloc_barrier(1)
             K_full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and bytes
             V_full = T.alloc_barrier([1] * num_stages)
@@ -133,7 +138,7 @@ def attention(
                 T.inc_max_nreg(registers[1])
                 me = thread // 128 - 1
                 T.fill(acc, 0)
-                T.fill(total, 0)
+                T.fill(sums, 0)
                 T.fill(top, -infinity)
                 T.mbarrier_wait_parity(Q_full, 0)
                 T.mbarrier_wait_parity(K_full[0], 0)
@@ -143,29 +148,29 @@ def attention(
                 if T.shuffle_elect(128):
                     T.mbarrier_arrive(K_empty[0])
                 mask(S, m, some - 1)
-                softmax(S, top, total, scale, part)
+                softmax(S, top, sums, scale, part)
                 T.copy(S, P)
                 if me == consumers - 1:
-                    T.named_barrier_arrive(turn, 256)
+                    T.named_barrier_arrive(turn_barrier, 256)
 
                 for i in T.serial(1, some):
                     stage, parity = i % num_stages, (i // num_stages) & 1
                     before, parity_before = (i - 1) % num_stages, ((i - 1) // num_stages) & 1
                     T.mbarrier_wait_parity(K_full[stage], parity)
-                    T.call_extern("handle", "wait_for_turn", turn + me)
+                    T.call_extern("handle", "wait_for_turn", turn_barrier + me)
                     operands = Q_shared, K_shared[stage, :, :], S
                     T.wgmma_gemm(
                         *operands, transpose_B=True, clear_accum=True, policy=rows_each
                     )
                     T.mbarrier_wait_parity(V_full[before], parity_before)
                     T.wgmma_gemm(P, V_shared[before, :, :], acc, policy=rows_each)
-                    T.named_barrier_arrive(turn + (me + 1) % consumers, 256)
+                    T.named_barrier_arrive(turn_barrier + (me + 1) % consumers, 256)
                     T.wait_wgmma(1)  # all but the newest group: S is there
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(K_empty[stage])
                     if i < masked:
                         mask(S, m, some - 1 - i)
-                    softmax(S, top, total, scale, part)
+                    softmax(S, top, sums, scale, part)
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(V_empty[before])
@@ -176,6 +181,7 @@ def attention(
                 last, parity_last = (some - 1) % num_stages, ((some - 1) // num_stages) & 1
                 T.mbarrier_wait_parity(V_full[last], parity_last)
                 T.wgmma_gemm(P, V_shared[last, :, :], acc, policy=rows_each)
+                T.reduce_sum(sums, total, dim=1)
                 for i in T.Parallel(block_M):
                     total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])
                 T.wait_wgmma(0)
