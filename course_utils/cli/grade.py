@@ -63,6 +63,10 @@ def grade(
     out.mkdir(parents=True, exist_ok=True)
     if gradebook and part == (1, 1):
         _open_gradebook(gradebook, assignment)
+    if part == (1, 1):  # before hours of judging: its packages may be missing
+        with naming(out / "feedback") as place:
+            place.mkdir(exist_ok=True)
+            pages.write_symptoms(place)
     settings = Settings(out / "ledger", key, _seed(out, given), form, backend, level or "")
     todo = jobs(class_, settings, wanted, part)
     what = f"{len(class_)} learners, {len(todo)} sources to judge"
@@ -205,8 +209,6 @@ def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str]) -> Cou
             pages.write(place, one, exercises)
         with naming(out / "gradescope" / f"{one.learner}.json") as place:
             reports.write_gradescope(place, one, exercises)
-    with naming(out / "feedback"):
-        pages.write_symptoms(out / "feedback")
     with naming(out / "findings.csv") as place:
         return reports.write_findings(place, graded)
 
