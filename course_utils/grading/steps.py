@@ -141,7 +141,7 @@ STEPS = {step.id: step for step in (
          check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),),
          owned={"tilelang": "the tile, the order of copy, fence and wgmma",
                 "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
-    Step("step02", "K loop", 5, (*_FIRST, "one CTA"), ("tensor loads",), "K loop",
+    Step("step02", "K loop", 5, (*_FIRST, "one CTA", "sums go on"), ("tensor loads",), "K loop",
          check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 384), (128, 128, 1088)),
          timed_sizes=((128, 128, 4096),),
          emulated=(((128, 128, 320), None), ((128, 128, 384), None), ((128, 128, 64), None)),
