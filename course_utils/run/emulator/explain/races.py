@@ -16,6 +16,7 @@ import numpy as np
 
 from course_utils.artifact import SWIZZLE_PATTERN_BYTES
 from course_utils.cause import Cause
+from course_utils.ptx.families import Family, family
 from course_utils.run.emulator.core.memory import SharedMemory
 from course_utils.run.emulator.core.order import (
     AGENT_BITS,
@@ -562,7 +563,10 @@ class Races:
         if read.store is path.warp:
             read.unwaited = not read.done
         what = Cause(kind, "overwrites what is read", {**values, "why": None})
-        finding = self._early(path, what, note, advice=_STILL_READS.get(kind_of_read, ""))
+        by_commit = kind_of_read == "tcgen05"
+        finding = self._early(
+            path, what, note, advice=_STILL_READS.get(kind_of_read, ""), by_commit=by_commit
+        )
         if read.store not in (None, path.warp) and read.over is None:
             read.over = finding
             shadow.overwritten.append(read)
@@ -574,14 +578,18 @@ class Races:
         reader: tuple[str, dict[str, Any]] | None = None,
         about: tuple[MBarrier, ...] = (),
         advice: str = "",
+        by_commit: bool = True,
     ) -> Finding:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
         where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
+        ``by_commit``: can the arrival of a tcgen05.commit be to blame?
         """
         kind, (barrier, waited_at) = what.kind, role(path.warp).waited or (None, -1)
         readers = [reader] if reader else []
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         released = None if barrier is None else account(barrier).released_by
+        if released is not None and not by_commit and self._commits(released[1]):
+            released = None  # it tells of MMAs alone
         if barrier is None or account(barrier).carries_bytes or released is None:
             has_roles = self.machine.unit(Findings).has_roles
             untold = has_roles and all(account(b).carries_bytes for b in mbarriers(path.cta).values())
@@ -601,6 +609,10 @@ class Races:
             case = "all arrivals from its own CTA" if alone is barrier.cta else "all from the other CTA"
         about = (*about, barrier)
         return find(path, kind, case, values, at, about=about, notes=notes, advice="released early")
+
+    def _commits(self, at: int) -> bool:
+        """Is an arrival that of a tcgen05.commit?"""
+        return family(self.machine.program.kernel.instructions[at]) is Family.TCGEN05_COMMIT
 
     # -- TMA
 
