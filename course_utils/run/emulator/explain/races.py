@@ -563,10 +563,7 @@ class Races:
         if read.store is path.warp:
             read.unwaited = not read.done
         what = Cause(kind, "overwrites what is read", {**values, "why": None})
-        by_commit = kind_of_read == "tcgen05"
-        finding = self._early(
-            path, what, note, advice=_STILL_READS.get(kind_of_read, ""), by_commit=by_commit
-        )
+        finding = self._early(path, what, note, advice=_STILL_READS.get(kind_of_read, ""))
         if read.store not in (None, path.warp) and read.over is None:
             read.over = finding
             shadow.overwritten.append(read)
@@ -578,18 +575,17 @@ class Races:
         reader: tuple[str, dict[str, Any]] | None = None,
         about: tuple[MBarrier, ...] = (),
         advice: str = "",
-        by_commit: bool = True,
     ) -> Finding:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
         where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
-        ``by_commit``: can the arrival of a tcgen05.commit be to blame?
+        A tcgen05.commit arrives once its MMAs have run, so it is not to blame.
         """
         kind, (barrier, waited_at) = what.kind, role(path.warp).waited or (None, -1)
         readers = [reader] if reader else []
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         released = None if barrier is None else account(barrier).released_by
-        if released is not None and not by_commit and self._commits(released[1]):
-            released = None  # it tells of MMAs alone
+        if released is not None and self._commits(released[1]):
+            released = None
         if barrier is None or account(barrier).carries_bytes or released is None:
             has_roles = self.machine.unit(Findings).has_roles
             untold = has_roles and all(account(b).carries_bytes for b in mbarriers(path.cta).values())
