@@ -27,7 +27,7 @@ SMALL = {"b01": (128, 128, 64), "b02": (128, 128, 320), **dict.fromkeys(NAMES[2:
 SMALL |= {**dict.fromkeys(NAMES[5:8], (512, 640, 320)), "b09": (1024, 512, 320), "b10": (1024, 1024, 320)}
 OTHERS = {"b01": (), "b02": ((128, 128, 64),), "b10": ((2048, 512, 128), (512, 1280, 64))}
 SEEDS = 1, 5, 7
-EVERY_RUN = {("b03", "cute"), ("b06", "tilelang"), ("b07", "cute"), ("b09", "tilelang"), ("b10", "cute")}
+EVERY_RUN = {("b07", "cute"), ("b09", "tilelang")}
 # of each step what the solution of the one before lacks
 NEW = {
     "b04": {
@@ -112,7 +112,7 @@ def successions():
                 yield pytest.param(before, step, dsl, marks=marks, id=f"{before}-as-{step}-{dsl}")
 
 
-@pytest.mark.parametrize("before, step, dsl", successions())
+@pytest.mark.parametrize("before, step, dsl", list(successions()))
 def test_the_step_before_lacks_what_is_new(before, step, dsl):
     lacks = set(unmet(before, dsl, step))
     assert lacks >= NEW[step]
