@@ -404,11 +404,11 @@ PROPERTIES = {
 }
 
 
-def _of_mma(name: str, **changes: object) -> Property:
+def _of_mma(name: str) -> Property:
     """A property of wgmma's, said of tcgen05.mma."""
     row = PROPERTIES[name]
     families = tuple(Family.TCGEN05_MMA if one is Family.WGMMA else one for one in row.near)
-    return replace(row, needs=row.needs.replace("`wgmma`", "`tcgen05.mma`"), near=families, **changes)
+    return replace(row, needs=row.needs.replace("`wgmma`", "`tcgen05.mma`"), near=families)
 
 
 PROPERTIES |= {
