@@ -222,7 +222,7 @@ SENTENCES = {
     "a tensor map over no tensor": "a tensor map lies over global address {address:#x}, which is in no "
     "tensor",
     "a tensor map past the end": "{who} reads a tensor map past the end of {what}",
-    "a store past the end": "{who} stores the end of {tensor}, whose last row ends within 16 bytes: TMA "
+    "a store past the end": "{who} writes the end of {tensor}, whose last row ends within 16 bytes: TMA "
     "writes all 16, {count} past its end",
     "an inner coordinate": "{who} loads or stores {tensor} at {coordinates}: the first coordinate is "
     "{bytes:,} bytes, and TMA begins at multiples of 16",
