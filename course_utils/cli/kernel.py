@@ -17,6 +17,7 @@ from course_utils.artifact import Artifact
 from course_utils.chips import BLACKWELL, HOME, Chip
 from course_utils.cli import EXIT_FAILED, against
 from course_utils.cli.emulated import draw_run, say_run
+from course_utils.cli.parser import is_id
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
@@ -58,16 +59,6 @@ def _at(artifact: Artifact, kind: str) -> str:
     if problem.any_shape:
         takes, sides = "X", artifact.tensors[0].shape
     return f"{takes} = {' x '.join(map(str, sides))}"
-
-
-def is_id(what: str) -> bool:
-    """Is it an id of the course, and no file? Raises ValueError if it is neither."""
-    if any(what in group for group in steps.groups().values()):
-        return True
-    if not what.endswith(".py") and not Path(what).exists():
-        text = f"there is no step and no file {what!r}; {steps.meant(what)}"
-        raise ValueError(text + steps.listed())
-    return False
 
 
 def compiled(

@@ -59,6 +59,7 @@ def compile_sizes(
     ``chip``. As ``compile_factory`` otherwise.
     """
     called, compiler = _called(factory, kind), _compiler(dsl)
+    _require(kind, sizes)
 
     def compile_one(*size: int) -> Artifact:
         own = others.get(size, chip)
@@ -77,6 +78,7 @@ def trace_sizes(
 ) -> Generator[Compiled, None, None]:
     """As ``compile_sizes`` for the ``chips`` of sizes, up to what a compiler's ``trace_kind`` makes."""
     called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+    _require(kind, sizes)
 
     def trace_one(*size: int) -> Artifact:
         chip = chips.get(size, HOME)
@@ -109,6 +111,17 @@ def _called(factory: object, kind: str) -> Callable:
     takes = "a shape" if problem.any_shape else f"({problem.takes})"
     text = f"{problem.function} is {type(factory).__name__}, not a function of {takes}"
     raise CompileError("load", text)
+
+
+def _require(kind: str, sizes: Sequence[tuple[int, ...]]) -> None:
+    """Raise CompileError for a size that no kernel of this problem can have."""
+    problem = PROBLEMS[kind]
+    for size in sizes if problem.require else ():
+        try:
+            assert problem.require
+            problem.require(*size)
+        except ValueError as error:
+            raise CompileError("trace", f"{problem.function}{size}: {error}") from error
 
 
 def _compiler(dsl: str) -> Any:

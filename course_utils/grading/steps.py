@@ -141,7 +141,7 @@ STEPS = {step.id: step for step in (
          check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),),
          owned={"tilelang": "the tile, the order of copy, fence and wgmma",
                 "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
-    Step("step02", "K loop", 5, (*_FIRST, "one CTA"), ("tensor loads",), "K loop",
+    Step("step02", "K loop", 5, (*_FIRST, "one CTA", "sums go on"), ("tensor loads",), "K loop",
          check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 384), (128, 128, 1088)),
          timed_sizes=((128, 128, 4096),),
          emulated=(((128, 128, 320), None), ((128, 128, 384), None), ((128, 128, 64), None)),
@@ -521,7 +521,7 @@ def row(name: str) -> Row:
     """The row of a step, a case or a task. Raises ValueError, naming all that there are."""
     there = {one: found for group in groups().values() for one, found in group.items()}
     if name not in there:
-        raise ValueError(f"there is no step {name!r}; {meant(name)}{listed()}")
+        raise ValueError(f"there is no step {name!r}; {meant(name) or listed()}")
     return there[name]
 
 
@@ -555,16 +555,24 @@ def _are(ids: dict[str, Row]) -> str:
     return "are" if len(ids) > 1 else "is"
 
 
+def named(text: str) -> str:
+    """The id that a person means by "5", "05", "step5", "Step05", "10b" or "T4"; ``text`` itself if none."""
+    there = {one for group in groups().values() for one in group}
+    word = str(text).strip().lower()
+    number = re.fullmatch(r"(?:step|task|plan)?[ _-]?0*(\d{1,2})([a-z]?)", word)
+    kinds = [f"{kind}{int(number[1]):02d}{number[2]}" for kind in ("step", "task")] if number else []
+    return next((one for one in (word, *kinds) if one in there), text)
+
+
 def meant(name: str) -> str:
-    """ "did you mean step05? " of "5", "step5" or "stpe05", "case15 is now t5; " of a former name; "" where
-    nothing is close.
-    """
+    """ "did you mean step05?" of "stpe05", "case15 is now t5" of a former name; "" if nothing is close."""
     if name in FORMERLY:
-        return f"{name} is now {FORMERLY[name]}; "
+        return f"{name} is now {FORMERLY[name]}"
+    if re.fullmatch(r"(step|task|plan|t)\d+[a-z]?", str(name)):
+        return ""  # well spelled, and there is no such number
     there = [one for group in groups().values() for one in group]
-    number = re.fullmatch(r"(?:step)?[ _-]?0*(\d{1,2})", str(name).strip().lower())
-    close = [f"step{int(number[1]):02d}"] if number else get_close_matches(str(name).lower(), there, 1, 0.8)
-    return f"did you mean {close[0]}? " if close and close[0] in there else ""
+    close = get_close_matches(str(name).lower(), there, 1, 0.8)
+    return f"did you mean {close[0]}?" if close else ""
 
 
 def languages(name: str) -> tuple[str, ...]:
