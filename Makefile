@@ -16,7 +16,7 @@ help:
 	@echo "make test    set up, then run the tests (those that need a Hopper GPU skip where there is none)"
 	@echo "make thorough all tests: those too of which make test has some of each kind"
 	@echo "make site    set up, then run all notebooks and build the site: build/site/html/index.html"
-	@echo "make lint    set up, then look at the code's form, its types, and which room imports which"
+	@echo "make lint    set up, then look at the code's form, its types, which room imports which, and the prose"
 	@echo "make venv    only set up .venv; PYTHON=python3.12 names another Python"
 	@echo "make lock    after a change of pyproject.toml: write requirements.lock and environment.yml"
 	@echo "make clean   remove .venv and what builds left behind"
@@ -44,6 +44,7 @@ lint: $(ALL)
 	@$(BIN)/ruff format -q --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m authoring.prose
 
 venv: $(LAB)
 

@@ -23,6 +23,7 @@ from course_utils.grading import exercises, steps
 from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+HIDDEN = {"source_hidden": True}
 _GRADE_ID = re.compile(r"((?:step|task|plan)\d\d[a-z]?|t\d[a-f]?)-(tilelang|cute|maps|plan|paths)(-check)?")
 
 
@@ -73,6 +74,8 @@ def synchronised(
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
+        if "\n" in cell.source and _imports(cell):
+            cell.metadata["jupyter"] = HIDDEN  # JupyterLab folds its source: nothing to read there
         grade_id = _grade_id(cell)
         found = _GRADE_ID.fullmatch(grade_id)
         if not found:
@@ -95,7 +98,7 @@ def _grade_id(cell: nbformat.NotebookNode) -> str:
 
 def _with_strip(cells: list, name: str, url: str) -> list:
     """The cells with the strip: links below the title, which show anywhere, what brings the course from the
-    repository ``url`` where there is none, and what shows your points below the first code.
+    repository ``url`` where there is none, and what shows your points below the imports.
     """
     there = strip.notebooks(NOTEBOOKS)
     numbers, number = list(there), name.partition("_")[0]
@@ -107,15 +110,23 @@ def _with_strip(cells: list, name: str, url: str) -> list:
     row = " \u00b7 ".join(f"[{words}]({target})" for words, target in links)
     call = f'from course_utils.notebook import strip\n\nstrip("{number}")'
     kept = [cell for cell in cells if not cell.metadata.get("course", {}).get("strip")]
-    code = next((place for place, cell in enumerate(kept) if cell.cell_type == "code"), len(kept) - 1)
-    points = nbformat.v4.new_code_cell(call, id=f"strip-points-{number}")
+    code = [place for place, cell in enumerate(kept) if cell.cell_type == "code"]
+    imports = (place for place in code if _imports(kept[place]))
+    below = next(imports, code[0] if code else len(kept) - 1)
+    points = nbformat.v4.new_code_cell(call, id=f"strip-points-{number}", metadata={"jupyter": HIDDEN})
     above = [nbformat.v4.new_markdown_cell(row, id=f"strip-links-{number}")]
     if url:
         above[0].source += "\n\n" + places.row(url, name)
         above.append(nbformat.v4.new_code_cell(places.bootstrap(url), id=f"strip-brings-{number}"))
     for cell in (*above, points):
         cell.metadata["course"] = {"strip": True}
-    return [*kept[:1], *above, *kept[1 : code + 1], points, *kept[code + 1 :]]
+    return [*kept[:1], *above, *kept[1 : below + 1], points, *kept[below + 1 :]]
+
+
+def _imports(cell: nbformat.NotebookNode) -> bool:
+    """A code cell that imports and shows nothing."""
+    body = ast.parse(cell.source).body
+    return bool(body) and all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
 
 
 def _check(case: str, dsl: str) -> str:

@@ -24,7 +24,7 @@ from course_utils.grading.cards import Card
 from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.found import of_text
 from course_utils.grading.verdict import Part, Verdict
-from course_utils.notebook import checks, inspection, output, standing, what_ifs
+from course_utils.notebook import checks, inspection, output, places, standing, what_ifs
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
 from tests.cells import shown
@@ -54,6 +54,27 @@ def test_check_ends_in_points_and_keeps_them(monkeypatch):
     assert points == 4.0 and repr(points) == "4.0"
     assert "right at 3 sizes" in text and "<table" in html
     assert progress.find(progress.read(), "step04", "tilelang")["points"] == 4
+
+
+def test_a_step_goes_by_what_people_call_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(gemms, "check_gemm", lambda name, *_, on_progress: asked.append(name) or RIGHT)
+    for said in ("4", "04", "step4"):
+        shown(notebook.check, said, None)
+        shown(notebook.try_out, said, None)
+    assert asked == ["step04"] * 6
+    monkeypatch.undo()
+    assert "did you mean step04?" in shown(notebook.try_out, "stpe04", None)[1]
+
+
+@pytest.mark.parametrize("execution, says", [(None, {}), ("autograde", {"text/plain": "4.5"})])
+def test_a_cell_that_ends_in_points_shows_a_number_to_nbgrader_alone(execution, says, monkeypatch):
+    if execution:
+        monkeypatch.setenv(checks.EXECUTION, execution)
+    else:
+        monkeypatch.delenv(checks.EXECUTION, raising=False)
+    formatter = InteractiveShell.instance().display_formatter
+    assert formatter.format(checks.Points(4.5))[0] == says
 
 
 SPEED = Part("speed", None, 0, 1, "no GPU: nothing was timed")
@@ -461,11 +482,11 @@ def test_what_if_asks_for_a_guess_first(guess):
 
 def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(person, monkeypatch):
     widgets = pytest.importorskip("ipywidgets")
-    made = []
-    monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or "the buttons")
+    made, box = [], widgets.VBox
+    monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or box(parts))
     answering(monkeypatch, RIGHT)
     _, text, _ = shown(notebook.what_if, "nested_elect")
-    assert "nested_elect (cute). Guess first:" in text and "the buttons" in text
+    assert "nested_elect (cute). Guess first:" in text and "hang: it never ends" in text  # for a page without buttons
     meant, row, doing, below = made[0]
     assert [one.description for one in row.children] == list(what_ifs.OUTCOMES) and "hang: it" in meant.value
     row.children[0].click()
@@ -733,3 +754,12 @@ def test_a_machine_is_told_without_what_only_a_teacher_needs_and_without_backtic
     rows = [("cache", True, "`course clean` empties it"), ("sandbox", False, "none")]
     _, text, html = shown(notebook.machine, lambda: rows)
     assert "sandbox" not in text and "<code>course clean</code>" in html
+
+
+def test_a_line_that_a_verdict_names_is_a_link_to_it_and_a_file_is_none():
+    card = "<p>Wait. <br>your cell, line 45: <code>wait(full[0], &#x27;a&#x27;)</code></p>"
+    markup = places.linked(card)
+    assert "data-line='45' data-code='wait(full[0], &#x27;a&#x27;)'>your cell, line 45</a>" in markup
+    assert markup.count("<script>") == 1 and "<code>wait(full[0]" in markup
+    for other in ("<p>mine.py, line 45</p>", "<p>nothing</p>"):
+        assert places.linked(other) == other

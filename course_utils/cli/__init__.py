@@ -41,19 +41,24 @@ def process() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command. Returns 0 fine, 1 something failed, 2 wrong usage, 3 not everything was tried."""
-    from course_utils.cli.parser import parser, require_command
+    from course_utils.cli import parser
 
     given = sys.argv[1:] if argv is None else argv
-    course = parser()
-    require_command(course, given)
+    course = parser.parser()
+    parser.require_command(course, given)
     options = vars(course.parse_args(given))
     name = options.pop("command")
     module, function = options.pop("run").split(".")
-    if name == "check" and not options["reference"]:
-        from course_utils.run import backends
-
-        backends.warm_up(options["backend"])  # beside the imports of the command and of the learner's file
     try:
+        if name == "check" and not options["reference"]:
+            parser.require_exercise(options["step"], options["file"])
+            from course_utils.run import backends
+
+            backends.warm_up(
+                options["backend"]
+            )  # beside the imports of the command and of the learner's file
+        elif "what" in options and not options.get("reference"):
+            parser.is_id(options["what"])
         command = getattr(import_module(f"course_utils.cli.{module}"), function)
         return command(Console(highlight=False), **options)
     except OSError as error:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED
 from course_utils.cli.records import draw
-from course_utils.cli.terminal import at_work, bar, say
+from course_utils.cli.terminal import at_work, bar, say, show
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, read
@@ -47,8 +47,6 @@ def check(
         from course_utils.cli import against  # here, because it imports torch
 
         return against.check(console, step, reference, as_json)
-    if step.endswith(".py") and not file:
-        raise ValueError(f"which exercise is {step}? Name it first: course check step05 --file {step}")
     language = ids.language(step, dsl)
     if file:
         read(file)
@@ -61,7 +59,7 @@ def check(
     if as_json:
         sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
     else:
-        say(console, str(verdict))
+        show(console, str(verdict), verdict.card.tables if verdict.card else ())
     if file and verdict.max_points:
         _keep(verdict, None if as_json else console)
     if verdict.failed:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 
 from packaging.requirements import Requirement
 from rich.console import Console
@@ -24,10 +26,11 @@ ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
 
 def doctor(console: Console) -> int:
     """Say what there is, a line each. A missing GPU is no failure, nor is a sandbox: graders need one."""
-    rows = findings()
-    for name, fine, text in rows:
+    missing = False
+    for name, fine, text in findings():
         say(console, f"{'ok' if fine else 'warning':7} {name:10} {text}")
-    return EXIT_FAILED if any(not fine for name, fine, _ in rows if name not in OPTIONAL) else 0
+        missing = missing or not (fine or name in OPTIONAL)
+    return EXIT_FAILED if missing else 0
 
 
 def clean(console: Console) -> int:
@@ -37,9 +40,20 @@ def clean(console: Console) -> int:
     return 0
 
 
-def findings() -> list[tuple[str, bool, str]]:
-    """Rows of (what, fine or not, in words). Raises nothing."""
-    return [_python(), *_packages(), _cache(), *_sandboxes(), *_compilers(), _gpu()]
+def findings() -> Iterator[tuple[str, bool, str]]:
+    """Rows of (what, fine or not, in words), each as soon as it is known; CuTe DSL, which takes a second to
+    load, comes last. A sandbox is for whoever grades a class, so a learner's environment has no row of it.
+
+    Raises nothing.
+    """
+    yield _python()
+    yield from _packages()
+    yield _cache()
+    if find_spec("nbgrader"):
+        yield from _sandboxes()
+    yield _nvrtc()
+    yield _gpu()
+    yield _cute()
 
 
 def _python() -> tuple[str, bool, str]:
@@ -81,11 +95,6 @@ def _cache() -> tuple[str, bool, str]:
     return "cache", True, text + f"; the most is {cache.LIMIT / 1e6:,.0f} MB, and `course clean` empties it"
 
 
-def _compilers() -> list[tuple[str, bool, str]]:
-    """What TileLang's CUDA source goes through, and CuTe DSL, which carries its own compiler."""
-    return [_nvrtc(), _cute()]
-
-
 def _cute() -> tuple[str, bool, str]:
     try:
         from course_utils.compile.cute import import_cute
@@ -97,6 +106,7 @@ def _cute() -> tuple[str, bool, str]:
 
 
 def _nvrtc() -> tuple[str, bool, str]:
+    """What TileLang's CUDA source goes through."""
     try:
         from course_utils.compile.nvrtc import compile_source
 

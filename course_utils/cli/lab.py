@@ -11,9 +11,8 @@ from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
 FIRST = "notebooks/00_start_here.ipynb"
-SETTINGS = Path(__file__).with_name(
-    "lab_settings"
-)  # no news and no updates: nobody is asked before they begin
+# No news and no updates, so that nobody is asked before they begin; line numbers, which verdicts name
+SETTINGS = Path(__file__).with_name("lab_settings")
 
 
 def lab(console: Console, options: list[str]) -> int:

@@ -44,11 +44,10 @@ def level(console: Console, level: str, step: list[str], dsl: str | None, seed: 
 
 def _step(name: str) -> str:
     """ "step05" of "05", "5" or "step05"."""
-    step = f"step{int(name):02}" if name.isdecimal() else name
+    step = steps.named(name)
     if step not in steps.STEPS:
-        raise ValueError(
-            f"there is no step {name!r}; {steps.meant(name)}the steps are {', '.join(steps.STEPS)}"
-        )
+        there = f"the steps are {', '.join(steps.STEPS)}"
+        raise ValueError(f"there is no step {name!r}; {steps.meant(name) or there}")
     return step
 
 

@@ -46,7 +46,7 @@ COMMANDS = {  # by whom they are for: what each runs, "module.function" of this 
         "profile": ("profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"),
         "tune": (
             "tune.tune",
-            "time plans of step 11 on this GPU, the most promising first; goes on where it was",
+            "time plans of step 11 on this GPU, the most promising first; continues where it stopped",
         ),
         "tensormap": (
             "tensormap.explain_map",
@@ -103,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "step",
         metavar="STEP|FILE",
+        type=_id_or_file,
         help="step01 ... step11, task05a ... task10d, t1 ... t6, plan11; with --against, a file",
     )
     _add_against(add)
@@ -121,11 +122,11 @@ def parser() -> argparse.ArgumentParser:
     add = subs["plot"].add_argument
     add("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
     add = subs["receipt"].add_argument
-    add("what", metavar="STEP|FILE", help=WHAT)
+    add("what", metavar="STEP|FILE", type=_id_or_file, help=WHAT)
     add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
     add = subs["source"].add_argument
-    add("what", metavar="STEP|FILE", help=WHAT)
+    add("what", metavar="STEP|FILE", type=_id_or_file, help=WHAT)
     add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help="problem size (default: that of `course trace`)")
     form = subs["source"].add_mutually_exclusive_group()
@@ -133,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
     add("--line", type=int, metavar="N", help="only what comes from this line of yours")
     add = subs["trace"].add_argument
-    add("what", metavar="STEP|FILE", help=WHAT)
+    add("what", metavar="STEP|FILE", type=_id_or_file, help=WHAT)
     _add_against(add)
     add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})")
@@ -153,7 +154,7 @@ def parser() -> argparse.ArgumentParser:
     add("--size", metavar="MxNxK", help="the smallest that shows the fault (default: that of `course trace`)")
     add("--out", default="reproduce", metavar="DIR", help="a new folder (default: reproduce)")
     add = subs["profile"].add_argument
-    add("what", metavar="STEP|FILE", help=WHAT)
+    add("what", metavar="STEP|FILE", type=_id_or_file, help=WHAT)
     add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help="problem size (default: the first that the step is timed at)")
     add = subs["tune"].add_argument
@@ -190,7 +191,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="solutions/measured/NAME.json (default: ladder)",
     )
-    add("--key", metavar="FILE", help="with which the bundle was made (default: build/bundle.key)")
+    add("--key", metavar="FILE", help="the key that the bundle was made with (default: build/bundle.key)")
     add("--unsigned", action="store_true", help="also what no bundle of yours has signed")
     add("--add", action="store_true", help="kernels of the same name are replaced, and the others stay")
     return course
@@ -201,6 +202,33 @@ def require_command(course: argparse.ArgumentParser, given: list[str]) -> None:
     there = [name for rows in COMMANDS.values() for name in rows]
     if given and given[0] not in there and (close := get_close_matches(given[0], there, 1)):
         course.error(f"there is no command {given[0]!r}; did you mean course {close[0]}?")
+
+
+def require_exercise(step: str, file: str | None) -> None:
+    """What `course check` was asked for exists: said before a compiler is imported, which takes seconds.
+
+    Raises ValueError for no such id and OSError for a file that cannot be opened.
+    """
+    if step.endswith(".py") and not file:
+        raise ValueError(f"which exercise is {step}? Name it first: course check step05 --file {step}")
+    steps.row(step)
+    if file:
+        Path(file).open().close()
+
+
+def is_id(what: str) -> bool:
+    """Is it an id of the course, and no file? Raises ValueError if it is neither."""
+    if any(what in group for group in steps.groups().values()):
+        return True
+    if not what.endswith(".py") and not Path(what).exists():
+        meant = steps.meant(what) or steps.listed()
+        raise ValueError(f"there is no step and no file {what!r}; {meant}")
+    return False
+
+
+def _id_or_file(text: str) -> str:
+    """A file's name as it is; what a person calls an exercise, "5" or "step5", as its id."""
+    return text if text.endswith(".py") or Path(text).exists() else steps.named(text)
 
 
 def _listed(title: str, rows: dict[str, tuple[str, str]]) -> str:
@@ -218,7 +246,7 @@ def _add_against(add: Callable[..., argparse.Action]) -> None:
         "--against",
         dest="reference",
         metavar="REFERENCE.py",
-        help="FILE defines kernel(), which is no GEMM of ours; REFERENCE.py its inputs() and outputs(...)",
+        help="FILE defines kernel(), any kernel; REFERENCE.py defines its inputs() and outputs(...)",
     )
 
 
@@ -245,7 +273,7 @@ def _add_grade(add: Callable[..., argparse.Action]) -> None:
         type=int,
         default=max(1, os.cpu_count() or 1),
         metavar="N",
-        help="processes at once (default: one a core)",
+        help="processes at once (default: one per core)",
     )
     add("--shard", default="1/1", metavar="I/N", help="judge the I-th of N parts; the ledger is shared")
     add(

@@ -9,7 +9,8 @@ from course_utils import library
 from course_utils.chips import HOME
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.check import TABLE
-from course_utils.cli.kernel import compiled, is_id, named_size
+from course_utils.cli.kernel import compiled, named_size
+from course_utils.cli.parser import is_id
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile.load import read
 from course_utils.grading import ids, steps

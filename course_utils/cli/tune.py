@@ -66,7 +66,7 @@ def tune(console: Console, what: str, shapes: list[str], show: bool, dsl: str, p
             path.read_text(),
         )
     except KeyboardInterrupt:
-        say(console, f"Stopped. What was timed is in {out}; the same command goes on from there.")
+        say(console, f"Stopped. What was timed is in {out}; the same command continues from there.")
         return EXIT_NOT_ALL_TRIED
     _tell(console, found, dsl, sizes)
     say(console, f"wrote {out}")

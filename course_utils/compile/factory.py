@@ -74,26 +74,36 @@ def trace_sizes(
     dsl: str,
     sizes: Sequence[tuple[int, ...]],
     kind: str = "gemm",
-    others: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
+    chips: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
+<<<<<<< HEAD
     """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
     called, trace = _given(_called(factory, kind), kind), _compiler(dsl).trace_kind
+=======
+    """As ``compile_sizes`` for the ``chips`` of sizes, up to what a compiler's ``trace_kind`` makes."""
+    called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+>>>>>>> main
     _require(kind, sizes)
 
     def trace_one(*size: int) -> Artifact:
-        return trace(_for_chip(called, others.get(size, HOME)), kind, *size)
+        chip = chips.get(size, HOME)
+        return trace(_for_chip(called, chip), kind, *size, chip=chip)
 
     yield from child.each(trace_one, sizes, PROBLEMS[kind].function)
 
 
 def compile_traced(
-    traced: Sequence[Artifact], dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    traced: Sequence[Artifact],
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    kind: str = "gemm",
+    chip: Chip = HOME,
 ) -> Generator[Compiled, None, None]:
-    """Compile, in a child process, what ``trace_sizes`` made of these sizes. Raises CompileError."""
+    """Compile for ``chip``, in a child process, what ``trace_sizes`` made. Raises CompileError."""
     compiler, of = _compiler(dsl), dict(zip(sizes, traced, strict=True))
 
     def compile_one(*size: int) -> Artifact:
-        return compiler.compile_traced(of[size], kind, *size)
+        return compiler.compile_traced(of[size], kind, *size, chip=chip)
 
     yield from child.each(compile_one, sizes, PROBLEMS[kind].function, getattr(compiler, "find_line", None))
 

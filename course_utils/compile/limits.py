@@ -26,7 +26,7 @@ def require_fits(
             f"y and z at most {chip.grid[1]:,}. Does M, N or the tile come out as 0?"
         )
     elif not 1 <= threads <= chip.threads:
-        refused = f"the kernel asks for {threads} threads a CTA; {chip.family} allows {chip.threads}"
+        refused = f"the kernel asks for {threads} threads per CTA; {chip.family} allows {chip.threads}"
     elif ctas > chip.cluster:
         refused = f"the kernel asks for a cluster of {ctas} CTAs; {chip.family} allows {chip.cluster}"
     elif any(extent % size for extent, size in zip(grid, cluster, strict=True)):

@@ -59,7 +59,7 @@ def phases(now: int) -> Picture:
 def passes(rng: Random) -> Question:
     phase, parity = rng.randrange(7), rng.randrange(2)
     barrier = Barrier(1, phase)
-    ended = f"has ended {phase} phase{'s' * (phase > 1)}, and the next is under way"
+    ended = f"has ended {phase} phase{'s' * (phase > 1)}, and the next is open"
     state = ended if phase else "is new"
     right = barrier.passes(parity)
     words = {True: "passes at once", False: "blocks"}
@@ -67,7 +67,7 @@ def passes(rng: Random) -> Question:
     return choice(
         f"An mbarrier {state}. A wait for parity {parity}: does it pass?",
         right,
-        {not right: "A wait names the parity of the phase that must be over, not of the one under way."},
+        {not right: "A wait names the parity of the phase that must be over, not of the current one."},
         f"The barrier is in phase {phase}, of parity {phase & 1}: a wait for {phase & 1} blocks, and one for "
         f"{1 - (phase & 1)} passes, because {before} is over.",
         lambda answer: (*phases(phase), Row.one("wait", f"parity {parity}: {words[answer]}", "wait", True)),
@@ -88,7 +88,7 @@ def which_wait(rng: Random) -> Question:
             "blocks in."
             for count in shut
         },
-        f"{right} phases have ended, so phase {right} is under way. Its parity is {right & 1}, and the one "
+        f"{right} phases have ended, so phase {right} is open. Its parity is {right & 1}, and the one "
         f"before, of parity {parity}, is over.",
         phases,
         rng,
@@ -157,7 +157,7 @@ def state(rng: Random) -> Question:
     left = count - arrivals, (2 - landed) * tile
     wrong = {
         (first, *left): "With both counts at zero a phase is over, and the next one begins.",
-        (first + 1, count, 0): "A phase ends when both counts are at zero, not when one of them is.",
+        (first + 1, count, 0): "A phase completes when both counts are at zero, not when one of them is.",
         (first, count, 2 * tile): "Arrivals and bytes are counted down as they come.",
         (first, left[0], tile if landed == 2 else 0): "Each landed tile takes its own bytes off, and no "
         "more.",
@@ -181,7 +181,7 @@ def state(rng: Random) -> Question:
     threads = f"{arrivals} thread{'s' * (arrivals > 1)}" if arrivals else "nobody"
     some = f"Then {landed} of them land{'s' * (landed == 1)}, and {threads} arrive{'s' * (arrivals < 2)}."
     return choice(
-        f"An mbarrier, init {count}, enters phase {first} and is told to expect {2 * tile:,} bytes, two "
+        f"An mbarrier, init {count}, enters phase {first} and expects {2 * tile:,} bytes, two "
         f"tiles. {some} Its state?",
         right,
         wrong,
@@ -400,15 +400,15 @@ def release_to(rng: Random) -> Question:
         else f"Only rank {source} multicasts B's tile to all; each CTA loads its own A."
     )
     wrong = {
-        (rank,): "Others write into this CTA's stage too, and have to hear that it is free.",
-        tuple(sorted({rank, source})): "Every CTA that writes here has to hear of it.",
+        (rank,): "Others write into this CTA's stage too, and have to be notified that it is free.",
+        tuple(sorted({rank, source})): "Every CTA that writes here has to be notified.",
         (0, 1, 2, 3): "The others write only to themselves: nothing of this consumer holds them up.",
         (source,): "Its own producer writes there too.",
         tuple(one for one in range(4) if one != rank): "Its own producer writes there too.",
     }
     return choice(
-        f"A cluster of 4. {told} Rank {rank}'s consumer has left a stage. Whose empty must hear of it, at "
-        "the least?",
+        f"A cluster of 4. {told} Rank {rank}'s consumer has left a stage. Which CTAs' empty barriers must it "
+        "arrive on, at the least?",
         right,
         {some: words for some, words in wrong.items() if some},
         f"Into rank {rank}'s stage write the producers of rank {', '.join(map(str, right))}, and each waits "

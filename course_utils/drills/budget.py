@@ -18,8 +18,8 @@ def accumulator_registers(rng: Random) -> Question:
     threads = groups * WARPGROUP
     right = block_m * block_n // threads
     return number(
-        f"A {block_m} x {block_n} tile of fp32 sums, held by {groups} warpgroup{'s' * (groups > 1)}. How "
-        "many registers of a thread hold sums?",
+        f"A {block_m} x {block_n} tile of fp32 accumulators, held by {groups} warpgroup{'s' * (groups > 1)}. "
+        "How many registers of a thread hold sums?",
         right,
         {
             right // 2: "That is two sums in a register: fp16, and these are fp32.",
@@ -51,7 +51,7 @@ def register_budget(rng: Random) -> Question:
     right = low, most
     wrong = {
         one: f"That is {total(one):,}, and the pool has {pool:,}: somebody waits for registers that nobody "
-        "gives back."
+        "releases."
         for one in (
             (low, most + 8),
             (low + 16, most + 8),

@@ -95,7 +95,7 @@ def find_the_bug(
     if not show and bug.fault.dsl not in solved(name) and line is None:
         display(words(_closed(bug)))
     elif line is None and outcome is None:
-        if not form(lambda widgets: Form(bug, widgets).box):
+        if not form(lambda widgets: Form(bug, widgets).box, lambda: str(asked(bug))):
             display(asked(bug))
     else:
         given = bug.line().read(line), bug.outcome().read(_letter(outcome))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from IPython.display import display
 
 from course_utils.artifact import TensorMap
-from course_utils.drills.show import Shown, widgets, words
+from course_utils.drills.show import Shown, show_widget, widgets, words
 from course_utils.tma.rules import violations
 
 GUESSES = ("legal", "illegal")
@@ -26,7 +27,7 @@ def predict(questions: Sequence[Asked], guesses: object = ()) -> None:
         given = list(guesses) if isinstance(guesses, list | tuple) else []
         given = (given + [None] * len(questions))[: len(questions)]
         if not any(guess in GUESSES for guess in given) and (made := widgets()):
-            display(_buttons(questions, made))
+            show_widget(_buttons(questions, made), "\n".join(starmap(_name, enumerate(questions, 1))))
             return
         lines: list[str] = []
         for number, (question, guess) in enumerate(zip(questions, given, strict=True), 1):

@@ -46,7 +46,7 @@ def head_of_K(rng: Random) -> Question:
         f"does head {head} of Q read?",
         right,
         {
-            head: "K has fewer heads: a coordinate past the last one brings zeros.",
+            head: "K has fewer heads: a coordinate past the last one is zero-filled.",
             head % kv_heads: "That deals the heads out in turn; neighbours share.",
             head // kv_heads: f"Divide by the heads that share one, {group}, and not by K's heads.",
         },
@@ -121,7 +121,7 @@ def past_the_end(rng: Random) -> Question:
         right,
         {
             inside: "Those are its own rows.",
-            ROWS - inside: "The merged dimension goes on: these are the next batch's rows.",
+            ROWS - inside: "The merged dimension continues: these are the next batch's rows.",
             0: "The map ends there, and TMA fills the rest of the box.",
         },
         f"{inside} rows are left; the other {ROWS - inside} of the box are {brings}.",

@@ -350,7 +350,7 @@ def lanes_missing(rng: Random) -> Question:
             31: f"More than one lane comes: {there}.",
             32: "Some lanes come.",
         },
-        f"{there} of 32 lanes come to the call" + (", so it hangs." if right else ", so it goes on."),
+        f"{there} of 32 lanes come to the call" + (", so it hangs." if right else ", so it continues."),
         lambda answer: (
             Row.one("come", there, "load"),
             Row.one("awaited", "32"),

@@ -216,7 +216,7 @@ def handover(rng: Random) -> Question:
         },
         f"From the {ACCESSES[before]} proxy to the {NEXT[after]} one: "
         + (
-            "ordinary accesses may still be under way."
+            "ordinary accesses may still be in flight."
             if right
             else "the mbarrier, the group or the barrier orders them."
         ),

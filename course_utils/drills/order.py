@@ -44,7 +44,7 @@ LOAD = (
         ("the wait for parity 0 passes", "the tile is surely there only after the wait."),
         ("wgmma", ""),
     ),
-    "Ask and arrive; bytes land; the phase ends; the wait passes; multiply.",
+    "Issue and arrive; bytes land; the phase completes; the wait passes; multiply.",
 )
 OUT = (
     "D leaves registers by a TMA store.",
@@ -63,9 +63,9 @@ PREFETCH = (
     "Two stages, three K tiles, tile i is asked for one step before it is multiplied.",
     (
         ("ask for tile 0", "tiles are asked for in order."),
-        ("ask for tile 1", "step 1 asks for tile 1, then multiplies tile 0."),
+        ("ask for tile 1", "step 1 issues the load of tile 1, then multiplies tile 0."),
         ("multiply tile 0", "tile 2 goes to the stage of tile 0."),
-        ("ask for tile 2", "step 2 asks for tile 2, then multiplies tile 1."),
+        ("ask for tile 2", "step 2 issues the load of tile 2, then multiplies tile 1."),
         ("multiply tile 1", "tiles are multiplied in order."),
         ("multiply tile 2", ""),
     ),
@@ -88,7 +88,7 @@ STAGE = (
     (
         ("the wait on empty passes", "the stage may be overwritten only then."),
         ("the producer asks for the tile", "nothing lands that nobody asked for."),
-        ("full's phase ends", "the consumer waits for full."),
+        ("full's phase completes", "the consumer waits for full."),
         ("the wait on full passes", "the tile is surely there only then."),
         ("wgmma reads the stage", "the stage may be read until the product is over."),
         ("the consumer arrives on empty", ""),
@@ -112,7 +112,7 @@ CLUSTER = (
         ("initialise the barriers", "they must be visible before anybody signals them."),
         ("the first cluster barrier", "the other CTA's barriers exist only after it."),
         ("multicast into both CTAs", "a consumer needs the tile."),
-        ("consumers of both multiply", "a stage is given back when its product is over."),
+        ("consumers of both multiply", "a stage is released when its product is over."),
         ("the last arrivals on both empty", "nobody may still signal a CTA that ends."),
         ("the last cluster barrier", ""),
     ),
@@ -146,7 +146,7 @@ COPY = (
     "A copy kernel: one box in, one box out, by one warp.",
     (
         ("tell the bytes, arrive, load", "nothing lands that nobody asked for."),
-        ("full's phase ends", "the wait for parity 0 blocks until phase 0 is over."),
+        ("full's phase completes", "the wait for parity 0 blocks until phase 0 is over."),
         ("the wait passes", "the tile is surely there only then."),
         ("store", "a group closes over stores that were issued."),
         ("commit_group", "there is no group to wait for before it is closed."),

@@ -38,8 +38,8 @@ def waves(rng: Random) -> Question:
         f"D is {M} x {N}. Tiles are {tile[0]} x {tile[1]}; {at_once} {what} share them. How many waves?",
         right,
         {
-            inside // at_once: "What hangs over the edge is work too, and a part of a wave is one.",
-            ceil_div(inside, at_once): "Tiles that hang over the edge are tiles too.",
+            inside // at_once: "The part past the edge is work too, and a part of a wave is one.",
+            ceil_div(inside, at_once): "Tiles that extend past the edge are tiles too.",
             down * across // at_once: "The rest needs a wave of its own.",
             ceil_div(down * across * cluster, at_once): "A cluster takes two tiles at a time.",
         },
@@ -102,7 +102,7 @@ def expected_at_the_edge(rng: Random) -> Question:
     there, left = rng.randrange(8, rows, 8), 8 * rng.randrange(1, 8)
     right = rows * BLOCK_K * HALF
     return number(
-        f"A box of {rows} rows x {BLOCK_K} halves hangs over the edge of A: {there} of its rows and {left} "
+        f"A box of {rows} rows x {BLOCK_K} halves extends past the edge of A: {there} of its rows and {left} "
         "of its columns are there. How many bytes does the load count on its mbarrier?",
         right,
         {
@@ -129,14 +129,14 @@ def written_at_the_edge(rng: Random) -> Question:
     rows, columns = M % tile[0], N % tile[1]
     right = rows * columns
     return number(
-        f"D is {M} x {N}, and tiles are {tile[0]} x {tile[1]}. The last tile, in the corner, hangs over both "
-        "edges. How many elements of D does TMA write for it?",
+        f"D is {M} x {N}, and tiles are {tile[0]} x {tile[1]}. The last tile, in the corner, extends past "
+        "both edges. How many elements of D does TMA write for it?",
         right,
         {
             tile[0] * tile[1]: "What lies beyond the edge is dropped.",
             rows * tile[1]: "Columns beyond the edge are dropped too.",
             tile[0] * columns: "Rows beyond the edge are dropped too.",
-            (tile[0] - rows) * (tile[1] - columns): "That is what hangs over in both ways.",
+            (tile[0] - rows) * (tile[1] - columns): "That is the part past both edges.",
         },
         f"{M} leaves {rows} rows, {N} leaves {columns} columns: {right:,}.",
         lambda answer: (
@@ -164,7 +164,8 @@ def next_legal(rng: Random) -> Question:
         {
             columns: f"{columns} x {size} = {columns * size} bytes, and {columns * size % 16} is left over.",
             ceil_div(columns, 16) * 16: f"16 bytes are {step} elements.",
-            ceil_div(columns, BLOCK_K) * BLOCK_K: "The tile's width does not matter: a load may hang over.",
+            ceil_div(columns, BLOCK_K)
+            * BLOCK_K: "The tile's width does not matter: a load may pass the edge.",
             columns // step * step: "That is shorter.",
         },
         f"Rows begin at multiples of 16 bytes: the next multiple of {step} elements.",

@@ -141,7 +141,7 @@ def _go_on(name: str) -> None:
         display(words(text))
     elif len(given(name)) == len(ITEMS):
         display(result(name))
-    elif not form(lambda widgets: Form(name, widgets).box):
+    elif not form(lambda widgets: Form(name, widgets).box, lambda: str(_asked(name, _next(name)))):
         display(_asked(name, _next(name)))
 
 

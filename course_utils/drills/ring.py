@@ -79,7 +79,7 @@ def ring_holds(rng: Random) -> Question:
     right = held[stage]
     return number(
         f"A ring of {stages} stages; K tiles go round it in order. Tile {newest} has just been asked for. "
-        f"Which tile is in stage {stage}, landed or on its way?",
+        f"Which tile is in stage {stage}, landed or in flight?",
         right,
         {
             newest: f"Tile {newest} went to stage {newest % stages}.",
@@ -97,13 +97,13 @@ def multiplied_in_step(rng: Random) -> Question:
     stages, k_tiles = rng.choice((2, 2, 3, 4)), rng.randrange(5, 12)
     step = rng.randrange(stages - 1, k_tiles + stages - 1)
     right = step - (stages - 1)
-    asked = f"asks for tile {step}" if step < k_tiles else "asks for nothing"
+    asked = f"issues the load of tile {step}" if step < k_tiles else "issues no load"
 
     def draw(answer: int) -> Picture:
         steps = range(max(0, step - 3), step + 2)
         return (
             Row.each("step", steps, here=[step]),
-            Row.each("asks", steps, lambda one: str(one) if one < k_tiles else "-", "load"),
+            Row.each("loads", steps, lambda one: str(one) if one < k_tiles else "-", "load"),
             Row.each(
                 "multiplies",
                 steps,
@@ -114,11 +114,11 @@ def multiplied_in_step(rng: Random) -> Question:
         )
 
     return number(
-        f"{k_tiles} K tiles, {stages} stages. Step i asks for tile i and multiplies the one asked for "
+        f"{k_tiles} K tiles, {stages} stages. Step i issues the load of tile i and multiplies the one issued "
         f"{stages - 1} step{'s' * (stages > 2)} ago. Step {step} {asked}. Which tile does it multiply?",
         right,
         {
-            step: "That one has only just been asked for.",
+            step: "The load of that tile has only just been issued.",
             step
             - stages: "That is one too far back: a load has the time of one step less than there are stages.",
             k_tiles - 1: "That is the last tile, which the last step multiplies.",
@@ -143,7 +143,7 @@ def old_formula(rng: Random) -> Question:
     )
     wrong = {
         "it passes, and rightly": "Compare the parity with the phase that must be over.",
-        "it passes before the tile is there": "A wait passes where the phase under way has the other parity.",
+        "it passes before the tile is there": "A wait passes if the current phase has the other parity.",
         "it waits for a later tile": "A wait blocks only in a phase of its own parity.",
         "it blocks, and rightly": "A wait blocks only in a phase of its own parity.",
     }
@@ -265,7 +265,7 @@ def free_stage(rng: Random) -> Question:
     right = (tile - left) % stages
     return number(
         f"A ring of {stages} stages. The product of K tile {tile} has just been issued, and "
-        f"wait_wgmma({left}) has returned. Which stage is the newest that may be given back?",
+        f"wait_wgmma({left}) has returned. Which stage is the newest that may be released?",
         right,
         {
             tile % stages: f"That is the stage of tile {tile}, which may still be read.",
@@ -287,13 +287,13 @@ def releases(rng: Random) -> Question:
     said = (
         "That is right: as many as K tiles."
         if right == k_tiles
-        else "That is one too many, and a stage is given back twice."
+        else "That is one too many, and a stage is released twice."
         if right > k_tiles
         else "That is one too few, and the producer soon waits for ever."
     )
     return number(
         f"A tile of D has {k_tiles} K tile{'s' * (k_tiles > 1)}. The consumer gives a stage back {condition} "
-        f"of the loop over k, and {after}. How many stages does it give back?",
+        f"of the loop over k, and {after}. How many stages does it release?",
         right,
         {
             k_tiles: "It ought to be as many as K tiles; count what this one does.",
@@ -348,16 +348,16 @@ def may_fill(rng: Random) -> Question:
     given = rng.randrange(1, 4 * stages)
     right = given + stages - 1
     return number(
-        f"A ring of {stages} stages. The consumer has given back the stages of K tiles 0 to {given - 1}, and "
+        f"A ring of {stages} stages. The consumer has released the stages of K tiles 0 to {given - 1}, and "
         "no more. What is the last K tile that the producer may ask for?",
         right,
         {
-            given + stages: "Its stage still holds a tile that nobody gave back.",
+            given + stages: "Its stage still holds a tile that nobody released.",
             given: "The ring has more stages than one.",
             given - 1: "That one has been multiplied long ago.",
             given - 1 + stages - 1: "There is one more free stage.",
             stages - 1: "That is the first round; stages have come back since.",
         },
-        f"{stages} tiles are under way at most: {given} to {right}.",
+        f"{stages} tiles are in flight at most: {given} to {right}.",
         lambda answer: boxes(holds(min(answer, 999), stages), stages, answer % stages),
     )

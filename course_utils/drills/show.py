@@ -107,16 +107,32 @@ def _all(name: str) -> None:
 
 def _form(name: str, number: int | None = None, seed: int = 0) -> bool:
     """Show a form of one drill or of all. Was it shown?"""
-    return form(lambda widgets: Form(name, widgets, number, seed).box)
+
+    def still() -> str:
+        if number is None:
+            return str(_list(name))
+        return str(_asked(name, number, seed, deck.question(name, number, seed)))
+
+    return form(lambda widgets: Form(name, widgets, number, seed).box, still)
 
 
-def form(made: Callable[[Any], Any]) -> bool:
-    """Show the form that ``made(ipywidgets)`` is, where a person sits and ipywidgets is. Was it shown?"""
+def form(made: Callable[[Any], Any], still: Callable[[], str]) -> bool:
+    """Show the form that ``made(ipywidgets)`` is, if a person sits at a notebook and ipywidgets is installed;
+    ``still()`` is the same as text. Was it shown?
+    """
     if (given := widgets()) is None:
         return False
-    display(made(given))
+    show_widget(made(given), still())
     display(words(DEAD, faint=True))
     return True
+
+
+def show_widget(widget: Any, text: str) -> None:
+    """Show a widget, with text in its place on pages that show a saved notebook, as GitHub does."""
+    shown = widget._repr_mimebundle_()
+    data, metadata = shown if isinstance(shown, tuple) else (shown, {})
+    markup = f"<pre style='white-space:pre-wrap'>{html.escape(text)}</pre>"
+    display({**data, "text/plain": text, "text/html": markup}, metadata=metadata, raw=True)
 
 
 def widgets() -> Any:

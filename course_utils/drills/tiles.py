@@ -103,7 +103,7 @@ def fp16_sum(rng: Random) -> Question:
         "What is the sum now?",
         right,
         {
-            exact: "That is no fp16 number; fp32 would hold it.",
+            exact: "fp16 cannot represent that number; fp32 could.",
             low: "It does not always go down.",
             low + apart: "It does not always go up.",
             start: "What is added is more than half of the distance.",

@@ -13,6 +13,7 @@ from course_utils.recordings import progress
 
 _NAME = re.compile(r"(\d\d[a-z]?|t\d)_(\w+)\.ipynb")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\((images/\w+\.svg)\)")
+LEGEND = "All notebooks, each filled as far as your points go. The thick frame is where you are."
 LOOK_UP = {"symptom map": "symptom_map.md", "glossary": "glossary.md", "solutions": "../solutions"}
 
 
@@ -51,8 +52,8 @@ def other_levels(here: str) -> str:
         return ""
     call = f'level("{here}", "tilelang", "order")'
     return (
-        f"Too hard, or too easy? `from course_utils.notebook import level`, then `{call}` gives an "
-        """exercise's lines to put in order, and `"blank"` instead an empty kernel."""
+        f"Too hard, or too easy? After `from course_utils.notebook import level`, `{call}` gives you an "
+        """exercise's lines to put in order, and `"blank"` an empty kernel."""
     )
 
 
@@ -67,20 +68,14 @@ def text(here: str, folder: Path) -> str:
 
 
 def markup(here: str, folder: Path) -> str:
-    """The strip as HTML: a box for each notebook, filled as far as your points go."""
+    """The strip as HTML: a box for each notebook, filled as far as your points go. The links to the next
+    one stand above it, in the notebook's own text.
+    """
     kept = progress.read(folder / progress.FILE)
-    there = notebooks(folder)
-    numbers = list(there)
-    place = numbers.index(here) if here in there else 0
-    boxes = "".join(_box(kept, number, name, number == here) for number, name in there.items())
-    links = [(f"Next: {title(there[one])}", there[one]) for one in numbers[place + 1 : place + 2]]
-    if place:
-        before = there[numbers[place - 1]]
-        links.insert(0, (f"Before: {title(before)}", before))
-    links += list(LOOK_UP.items())
-    row = " \u00b7 ".join(f"<a href='{target}'>{html.escape(words)}</a>" for words, target in links)
+    there = notebooks(folder).items()
+    boxes = "".join(_box(kept, number, name, number == here) for number, name in there)
     levels = verdict.as_html(other_levels(here))
-    return f"<div>{boxes}</div><p>{row}</p>" + f"<p>{levels}</p>" * bool(levels)
+    return f"<p>{LEGEND}</p><div>{boxes}</div>" + f"<p>{levels}</p>" * bool(levels)
 
 
 def pictures(here: str, folder: Path) -> str:

@@ -185,6 +185,8 @@ class Verdict:
         if STOPPED in states:
             return STOPPED
         score = f"{number(self.points)} of {number(self.max_points)} points"
+        if states == {PASSED, NOT_RUN}:
+            score += ", all that this machine can judge"
         if self.level == "blank" and not self.failed and self.points:
             return f"{score} {STAR}"
         return score if self.level == "write" else f"{score} at level {self.level}"

@@ -323,6 +323,8 @@ MISSING = {
     # found: what a kernel has instead
     "none": "none",
     "no-wgmma": "no wgmma",
+    "no-mma": "no tcgen05.mma",
+    "tensor-memory": "{alloc} `tcgen05.alloc`, {free} `.dealloc` and {ld} `.ld`",
     "no-consumer": "no wgmma: does any of the launch's {threads} threads take the consumer's branch?",
     "shapes": "{shapes}",
     "alignment": "{buffer} with an alignment of {alignment}, where it needs {wanted}",

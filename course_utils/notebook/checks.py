@@ -13,12 +13,25 @@ from course_utils.grading import ids, levels, maps, pair, predictor, steps
 from course_utils.grading import plan as models
 from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, interrupted
+from course_utils.notebook import places
 from course_utils.notebook.output import Place, say
 from course_utils.recordings import progress
 from course_utils.run import backends, client
 
-VALIDATING = "NBGRADER_VALIDATING"  # nbgrader sets it while a learner's Validate runs the notebook
+EXECUTION = "NBGRADER_EXECUTION"  # nbgrader sets it while it runs a notebook, for Validate and for a grade
+VALIDATING = "NBGRADER_VALIDATING"  # ... and this one for a learner's Validate alone
 VALIDATE_WIDTH = 80  # it cuts longer lines
+
+
+class Points(float):
+    """A check's points. The verdict says them, so a cell that ends in them shows no second number. nbgrader
+    reads the number that such a cell shows, and gets it.
+    """
+
+    def _ipython_display_(self) -> None:
+        if os.environ.get(EXECUTION):
+            raise NotImplementedError  # IPython then shows the number
+
 
 page_receipts: dict[tuple[str, str], dict[str, str]] = {}  # of a page's own checks, which are not kept
 
@@ -29,6 +42,7 @@ def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
+    step = steps.named(step)
     return _graded(step, dsl, lambda on: levels.check_gemm(step, gemm, dsl, on_progress=on))
 
 
@@ -74,9 +88,10 @@ def check_plan(case: str, seconds: Callable) -> float:
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
     """The same check without grading: nothing is kept and there is no score. Raises nothing.
 
-    ``gemm`` is a step's kernel, or what else the exercise ``step`` defines. ``backend="emulator"`` asks the
-    emulator where there is a GPU too: it names races that a GPU may win.
+    ``gemm`` is a step's kernel, or what else the exercise ``step`` defines. ``backend="emulator"`` selects
+    the emulator even beside a GPU: it names races that a GPU may win.
     """
+    step = steps.named(step)
     _shown(step, dsl, lambda on: ids.check(step, gemm, dsl, backend, on_progress=on))
 
 
@@ -91,7 +106,7 @@ def _graded(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> floa
             lost = f"This verdict could not be kept in {progress.FILE} ({error})"
             say(f"{lost}: the ladder will not know of it.")
     points = _validated(verdict) if os.environ.get(VALIDATING) else verdict.points
-    return round(float(points), 1)  # as the verdict prints them
+    return Points(round(points, 1))  # as the verdict prints them
 
 
 def _validated(verdict: Verdict) -> float:
@@ -121,16 +136,16 @@ def _shown(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> Verdi
     except KeyboardInterrupt:
         client.close_all()  # so that the next check starts clean
         verdict = interrupted(str(name), str(dsl), known)
-    place.finish(_with_figure(verdict, verdict.figure) if verdict.figure else verdict)
+    fold = _figure(verdict.figure) if verdict.figure else ""
+    place.finish(Shown(str(verdict), lambda: places.linked(verdict._repr_html_()) + fold))
     return verdict
 
 
-def _with_figure(verdict: Verdict, figure: dict) -> Shown | Verdict:
-    """The verdict, and below it, folded, the run that it is about, to step through."""
+def _figure(figure: dict) -> str:
+    """The run that a verdict is about, folded, to step through; "" where there is nothing to draw with."""
     try:
         from course_utils.figures import shell
         from course_utils.figures.player import Player
-    except ImportError:  # a check needs nothing to draw with
-        return verdict
-    fold = shell.folded(Player(figure).html(), "Step through this run")
-    return Shown(str(verdict), lambda: verdict._repr_html_() + fold)
+    except ImportError:  # a check needs nothing of it
+        return ""
+    return shell.folded(Player(figure).html(), "Step through this run")

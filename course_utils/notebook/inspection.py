@@ -28,6 +28,7 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 
     Raises nothing.
     """
+    step = steps.named(step)
     doing = f"reading the receipt of {step}" if gemm is None else f"compiling {step} ({dsl})"
     with at_work(doing, "The receipt cannot be shown") as place:
         if gemm is None:
@@ -67,6 +68,7 @@ def timeline(
     """Emulate one launch of ``gemm`` and show it step by step: who works, who waits for whom, what each
     mbarrier and each stage holds. Raises nothing.
     """
+    step = steps.named(step)
     doing, failed = f"compiling {step} ({dsl})", "The timeline cannot be drawn"
     with at_work(doing, failed, "There is nothing to draw yet, the kernel does not compile") as place:
         import torch

@@ -24,7 +24,7 @@ def level(step: str, dsl: str = "tilelang", name: str = "write", seed: int = 0) 
     ``seed`` shuffles the lines of "order". Raises nothing.
     """
     with at_work("cutting the exercise", "The exercise cannot be given") as place:
-        step = f"step{step}" if f"step{step}" in steps.STEPS else step
+        step = steps.named(step)
         text = exercises.given(steps.find(step).id, dsl, name, seed)
         shell = get_ipython()
         alone = _is_alone(shell)

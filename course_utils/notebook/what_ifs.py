@@ -5,14 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
-from IPython.display import display
-
 from course_utils.compile.factory import DSLS
 from course_utils.compile.faults import kernels
 from course_utils.compile.load import BEGIN, END, solution_path, without_markers
 from course_utils.drills import bugs
 from course_utils.drills.guess import choose
-from course_utils.drills.show import Shown
+from course_utils.drills.show import Shown, show_widget
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
 from course_utils.grading.cards import Card
@@ -48,7 +46,7 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
                 place.finish(part)
         elif buttons := choose(OUTCOMES, lambda chosen, says: _clicked(name, chosen, dsl, says)):
             place.finish(paragraph(f"{name} ({dsl}). Guess first:"))
-            display(buttons)
+            show_widget(buttons, "\n".join(OUTCOMES.values()))
         else:
             choices = "\n".join(f"  {text}" for text in OUTCOMES.values())
             place.finish(paragraph(f"Guess first: set `guess` to one of\n{choices}"))

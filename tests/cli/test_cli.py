@@ -18,7 +18,7 @@ from rich.console import Console
 
 from course_utils import cli
 from course_utils.artifact import Artifact
-from course_utils.cli import doctor, parser, records
+from course_utils.cli import doctor, parser, records, terminal
 from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
@@ -295,12 +295,28 @@ def test_outside_of_a_checkout_a_file_is_checked_and_nothing_is_left(elsewhere, 
 
 
 @pytest.mark.parametrize(
-    "name, close", [("05", "step05"), ("5", "step05"), ("step5", "step05"), ("stpe07", "step07")]
+    "said, name",
+    [
+        ("05", "step05"),
+        ("5", "step05"),
+        ("step5", "step05"),
+        ("Step 5", "step05"),
+        ("10b", "task10b"),
+        ("T4", "t4"),
+    ],
 )
-def test_a_name_that_is_nearly_a_steps_is_answered_with_it(name, close, course):
+def test_an_exercise_goes_by_what_people_call_it(said, name, monkeypatch):
+    assert steps.named(said) == name
+    for command, argument in (("check", "step"), ("receipt", "what"), ("trace", "what"), ("profile", "what")):
+        assert vars(parser.parser().parse_args([command, said]))[argument] == name
+    assert called(["check", "5.py"])[1]["step"] == "5.py"  # a file's name stays
+
+
+@pytest.mark.parametrize("name, close", [("stpe07", "step07"), ("steps05", "step05"), ("tsak05a", "task05a")])
+def test_a_name_that_is_nearly_a_steps_is_answered_with_it_and_not_with_a_list(name, close, course):
     for command in ("check", "trace"):
         code, _, err = course(command, name)
-        assert code == USAGE and f"did you mean {close}?" in err
+        assert code == USAGE and err.strip().endswith(f"; did you mean {close}?")
     assert steps.meant("55") == steps.meant("kernel") == ""
 
 
@@ -441,6 +457,34 @@ def test_elsewhere_and_beside_json_nothing_is_added(monkeypatch, capsys):
     assert checked_at(False, monkeypatch, verdict) == (PASSED, f"{verdict()}\n")
     assert checked_at(True, monkeypatch, verdict, "--json") == (PASSED, "")
     assert json.loads(capsys.readouterr().out)["points"] == 5
+
+
+def test_a_terminal_gets_a_verdict_in_colour_wrapped_and_with_a_map_that_opens(tmp_path, monkeypatch):
+    said = "Operand A of wgmma reads shared memory that TMA fills for full[0], phase 1, not waited for, "
+    said += "and so on."
+    text = "\n".join(
+        [
+            "step05  tilelang  5 of 10 points  (backend: emulator)",
+            f"  Look here first: {said}",
+            "    at mine.py, line 45: wait(full[stage], 0)",
+            "  symptom_map.md#races",
+            f"  passed      compiles         1/1       6.1 s  {said}",
+            "    a  wide  table" + "  of columns" * 12,
+        ]
+    )
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="standard")
+    terminal.show(console, text, ("a  wide  table" + "  of columns" * 12,))
+    out = console.file.getvalue()
+    assert "\x1b[32m" in out and "\x1b]8;" in out  # green, and a link
+    lines = re.sub(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[[0-9;]*m", "", out).splitlines()
+    assert [line for line in lines if len(line) > 80] == lines[-1:]  # the table
+    assert " ".join(" ".join(lines[1:4]).split()).startswith(f"Look here first: {said[:90]}")
+    opened = next(line for line in lines if "#races" in line).strip().partition("#")[0]
+    assert Path(opened).is_file()
+    assert any(re.match(r" {40,}\S", line) for line in lines)  # a row's words stay below its words
+    pipe = Console(file=io.StringIO(), width=80)
+    terminal.show(pipe, text)
+    assert pipe.file.getvalue() == text + "\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -705,7 +749,7 @@ def test_plot_draws_what_climb_wrote(course, two_steps, monkeypatch):
 def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
     code, out, err = course("doctor")
     rows = [line.split()[:2] for line in out.splitlines()]
-    assert rows[0][1] == "python" and [what for _, what in rows[-3:]] == ["compiler", "cute", "gpu"]
+    assert rows[0][1] == "python" and [what for _, what in rows[-3:]] == ["compiler", "gpu", "cute"]
     assert ["ok", "compiler"] in rows and err == ""
     optional = ("gpu", "sandbox")
     assert [what for _, what in rows].count("sandbox") in (1, 2)
@@ -940,6 +984,46 @@ def test_bundle_that_cannot_be_exits_2(argv, words, course):
 
 
 # -- how quickly it starts
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("check stpe05", "did you mean step05?"),
+        ("check step05 --file nope.py", "there is no file nope.py"),
+        ("trace stpe05", "did you mean step05?"),
+        ("profile nothing", "there is no step and no file"),
+    ],
+)
+def test_a_wrong_call_is_answered_before_a_compiler_is_imported(line, words):
+    code = (
+        "import sys\nfrom course_utils.cli import main\n"
+        f"print(main({line.split()}))\n"
+        "heavy = ('torch', 'tilelang', 'cutlass', 'matplotlib', 'IPython', 'nbformat', 'msgspec', 'numpy')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+    )
+    assert (done.stdout, words in done.stderr) == ("2\n[]\n", True), done.stderr
+
+
+def test_doctor_says_what_it_knows_before_it_loads_a_language(course, monkeypatch):
+    def last():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "_cute", last)
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        doctor.doctor(Console(file=out))
+    assert [line.split()[1] for line in out.getvalue().splitlines()][::4][:1] == ["python"]
+    assert {"packages", "cache", "compiler", "gpu"} <= {
+        line.split()[1] for line in out.getvalue().splitlines()
+    }
 
 
 def test_help_loads_no_compiler_and_draws_nothing():

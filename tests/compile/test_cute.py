@@ -636,7 +636,7 @@ def test_launch_that_no_step_asks_for(factory, option):
 
 @pytest.mark.parametrize("block", ["(2048, 1, 1)", "(1024, 2, 1)"])
 def test_too_many_threads(factory, block):
-    assert "2048 threads a CTA; Hopper allows 1024" in refusal(factory(launched(f"block={block}")), "limit")
+    assert "2048 threads per CTA; Hopper allows 1024" in refusal(factory(launched(f"block={block}")), "limit")
 
 
 def test_too_much_shared_memory(factory):

@@ -27,7 +27,7 @@ def test_a_launch_that_fits(grid, block, cluster, shared):
         ((0, 1, 1), (128, 1, 1), ONE, 0, "grid is 0 x 1 x 1"),
         ((2**32 - 1, 1, 1), (128, 1, 1), ONE, 0, "each extent must be 1 or more"),
         ((1, 65536, 1), (128, 1, 1), ONE, 0, "at most 65,535"),
-        (ONE, (1025, 1, 1), ONE, 0, "1025 threads a CTA; Hopper allows 1024"),
+        (ONE, (1025, 1, 1), ONE, 0, "1025 threads per CTA; Hopper allows 1024"),
         (ONE, (0, 1, 1), ONE, 0, "0 threads"),
         ((16, 1, 1), (128, 1, 1), (16, 1, 1), 0, "a cluster of 16 CTAs; Hopper allows 8"),
         ((133, 1, 1), (128, 1, 1), (2, 1, 1), 0, "must be a multiple of the cluster's"),

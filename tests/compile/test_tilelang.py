@@ -348,7 +348,7 @@ def test_too_much_shared_memory(factory):
 
 def test_too_many_threads(factory):
     text = refusal(factory(edit(HEAD + COPY + RETURN, ("threads=128", "threads=2048"))), "limit")
-    assert "2048 threads a CTA; Hopper allows 1024" in text
+    assert "2048 threads per CTA; Hopper allows 1024" in text
 
 
 def test_error_while_tracing_names_the_line(factory):

@@ -15,6 +15,7 @@ from course_utils.compile.factory import DSLS
 from course_utils.compile.faults import table
 from course_utils.compile.load import BEGIN, END, solution_path
 from course_utils.drills import bugs, faults
+from course_utils.drills.show import DEAD
 from course_utils.recordings import progress, tracks
 from tests import cells
 
@@ -302,7 +303,8 @@ def test_without_the_record_the_answer_stands(tmp_path, monkeypatch, broken):
 
 
 def test_a_person_gets_a_form_and_a_page_one_sentence(person, monkeypatch):
-    assert "VBox" in shown("08", show=True)[0]
+    text, html = shown("08", show=True)
+    assert DEAD in text and "Bug 1 of" in text and "Bug 1 of" in html  # also where nothing but text is shown
     person["content"]["allow_stdin"] = False
     assert (
         shown("08", show=True)[0] == "Step 8's kernel, with one planted fault: run this cell to look for it."

@@ -43,7 +43,7 @@ def test_a_person_gets_buttons_and_one_guess_each(monkeypatch):
     widgets = pytest.importorskip("ipywidgets")
     parent = {"content": {"allow_stdin": True}}
     monkeypatch.setattr(show, "get_ipython", lambda: SimpleNamespace(kernel=None, get_parent=lambda: parent))
-    assert "VBox" in shown([LEGAL], [None]) and "as you said" in shown([LEGAL], ["legal"])
+    assert "guess first" not in shown([LEGAL], [None]) and "as you said" in shown([LEGAL], ["legal"])
     words, pair, *_ = guess._buttons([ILLEGAL, LEGAL], widgets).children
     pair.value = "legal"
     assert "illegal, and you said legal" in words.value and "1 to 256" in words.value and pair.disabled

@@ -242,7 +242,7 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
     ("01", 1, r"(\d+) rows of A, (\d+) rows of B, (\d+) of K.*takes (\d+) x (\d+) x (\d+)", wgmmas),
     ("04", 1, r"A, (\d+) x (\d+), and one of B, (\d+) x (\d+)", bytes_of),
     ("05", 1, r"ring of (\d+) .*Tile (\d+) has.*stage (\d+)", ring_holds),
-    ("05", 2, r"(\d+) K tiles, (\d+) stages.*asked for (\d+) step.*\. Step (\d+) asks", multiplied),
+    ("05", 2, r"(\d+) K tiles, (\d+) stages.*issued (\d+) step.*\. Step (\d+) issues", multiplied),
     ("05", 3, r"ring of (\d+) .*K tile (\d+)", wait_of),
     ("06", 4, r"D has (\d+) x (\d+) tiles.*panels (\d+) .*number (\d+)", lies),
     ("06", 1, r"(\d+) CTAs share (\d+) tiles.*CTA (\d+) take", share),
@@ -322,7 +322,7 @@ def test_blocking_phases_are_the_emulators():
 
 
 def test_the_state_is_the_emulators():
-    pattern = r"init (\d).*phase (\d+) .*expect ([\d,]+) bytes.*Then (\d) of.*and (\d+|nobody)"
+    pattern = r"init (\d).*phase (\d+) .*expects ([\d,]+) bytes.*Then (\d) of.*and (\d+|nobody)"
     for seed in range(SEEDS):
         asked = deck.question("04", 3, seed)
         init, phase, expected, landed, arrive = re.search(pattern, asked.text).groups()

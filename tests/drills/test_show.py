@@ -1,9 +1,12 @@
 """What a learner meets: the form with its buttons, the plain form, and what is kept of the answers."""
 
+import html as markup
 import json
 import sys
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 
 from course_utils import notebook
 from course_utils.drills import deck, picture, show
@@ -122,7 +125,8 @@ def test_a_picture_is_for_either_theme():
 
 
 def test_a_person_gets_buttons_and_an_executor_none(person, monkeypatch):
-    assert "VBox" in shown("05")[0]
+    text, html = shown("05")
+    assert show.DEAD in text and "6 drills" in html and "<details>" not in html
     person["content"]["allow_stdin"] = False
     assert "6 drills" in shown("05")[0]
     person.clear()
@@ -238,3 +242,16 @@ def test_a_broken_file_costs_no_answer(tmp_path, broken):
     assert progress.drills(file) == {}
     progress.keep_drill("05", 1, file)
     assert progress.drills(file) == {"05": {1}} and file.with_suffix(".broken").read_text() == broken
+
+
+def test_a_saved_form_is_its_questions_on_a_page_that_shows_no_widget_and_is_small(person):
+    pytest.importorskip("ipywidgets")
+    InteractiveShell.instance()
+    for call in (("01b",), ("05", 2)):
+        with capture_output() as captured:
+            notebook.drill(*call)
+        data = captured.outputs[0].data
+        assert "application/vnd.jupyter.widget-view+json" in data
+        asked = deck.question(call[0], (*call, 1)[1])
+        assert markup.escape(asked.text) in data["text/html"] and asked.text in data["text/plain"]
+        assert len(json.dumps(data)) < 10_000

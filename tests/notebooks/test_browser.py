@@ -18,6 +18,7 @@ import nbformat
 import pytest
 
 from authoring import sync
+from course_utils.cli import lab as learners
 from course_utils.drills import bugs, deck, faults
 from course_utils.grading import steps
 from course_utils.recordings import progress
@@ -29,13 +30,16 @@ pytestmark = pytest.mark.slow
 NOTEBOOK = "04_tma.ipynb"
 SECOND = 1000  # Playwright's timeouts are milliseconds
 FULL_MARKS = re.compile(
-    r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))"
+    r"step04, (?:tilelang|cute): (?:(9) of 10 points, all that this machine can judge \(backend: emulator\)"
+    r"|(10) of 10 points \(backend: gpu\))"
 )
 SETTINGS = {
     # every cell is in the page, also those far out of view
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+
+PROMPT = ".jp-CodeCell .jp-InputPrompt:not(.jp-Placeholder-prompt)"  # of cells whose source is shown
 
 # JupyterLab drops without a word what is run before the kernel is connected
 CONNECTED = """name => {
@@ -44,9 +48,10 @@ CONNECTED = """name => {
 }"""
 # Nothing is waiting for the kernel any more; after an error the rest is not run
 ENDED = """() => {
-    const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].map(prompt => prompt.innerText);
+    const all = [...document.querySelectorAll("PROMPT")];
+    const prompts = all.map(prompt => prompt.innerText);
     return /\\d/.test(prompts[0]) && !prompts.some(prompt => prompt.includes("*"));
-}"""
+}""".replace("PROMPT", PROMPT)
 
 
 def processes(home):
@@ -116,6 +121,7 @@ def lab(browser, home, tmp_path_factory, forked, pytestconfig):
                 "--ServerApp.ip=127.0.0.1",
                 "--ServerApp.port=0",
                 f"--ServerApp.root_dir={folder}",
+                f"--LabApp.app_settings_dir={learners.SETTINGS}",
                 f"--IdentityProvider.token={token}",
                 "--LabApp.expose_app_in_browser=True",
                 "--LabApp.extension_manager=readonly",
@@ -193,12 +199,11 @@ def outputs(cell):
 
 
 def score(cell):
-    """The score that a check's cell shows for full marks: its verdict, and a plain number as the last
-    thing.
-    """
-    verdict = outputs(cell).first
-    assert verdict.is_visible() and FULL_MARKS.match(verdict.inner_text()), verdict.inner_text()
-    return outputs(cell).last.inner_text().strip()
+    """The points that a check's cell shows for full marks: its verdict, and no number below it."""
+    (verdict,) = outputs(cell).all()
+    found = FULL_MARKS.match(verdict.inner_text())
+    assert verdict.is_visible() and found, verdict.inner_text()
+    return found[1] or found[2]
 
 
 def assert_all_ran_well(page):
@@ -209,9 +214,7 @@ def assert_all_ran_well(page):
         ).all_inner_texts()
         == []
     )
-    assert all(
-        re.search(r"\d", prompt) for prompt in page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
-    )
+    assert all(re.search(r"\d", prompt) for prompt in page.locator(PROMPT).all_inner_texts())
 
 
 def keep(cell, path):
@@ -237,7 +240,7 @@ def test_step_4_as_a_learner_sees_it(lab, page, pictures):
     assert cells.count() == len(notebook.cells)
     checks = [cells.nth(i) for i, cell in enumerate(notebook.cells) if cell.source.startswith("check(")]
     assert len(checks) == 2
-    assert [score(cell) for cell in checks] in (["9.0"] * 2, ["10.0"] * 2)
+    assert [score(cell) for cell in checks] in (["9"] * 2, ["10"] * 2)
     ladder = next(cells.nth(i) for i, cell in enumerate(notebook.cells) if cell.source.startswith("ladder("))
     drawn = ladder.locator(".jp-OutputArea-output img")
     assert drawn.is_visible() and drawn.evaluate("image => image.naturalWidth") > 0
@@ -320,7 +323,42 @@ def test_interrupted_check_leaves_a_usable_notebook(lab, page):
     assert_all_ran_well(page)
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     assert "you stopped this check" in outputs(cells.nth(2)).first.inner_text()
-    assert score(cells.nth(4)) == "9.0"
+    assert score(cells.nth(4)) == "9"
+
+
+@pytest.mark.thorough
+def test_five_times_shift_enter_bring_a_verdict_and_its_line_is_a_link_to_it(lab, page):
+    """Notebook 00 as a learner begins it, with the settings of `course lab`: lines have numbers."""
+    _, address = lab
+    name = "00_start_here.ipynb"
+    page.goto(address(name))
+    page.wait_for_function(CONNECTED, arg=name)
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    page.keyboard.press("Escape")
+    for _ in range(5):
+        page.keyboard.press("Shift+Enter")
+    cells = page.locator(".jp-Notebook .jp-CodeCell")
+    outputs(cells.nth(1)).get_by_text("5 of 5 points").wait_for(timeout=60 * SECOND)
+    kernel = cells.first.locator(".cm-content")
+    assert cells.first.locator(".cm-lineNumbers").is_visible()
+    kernel.evaluate(
+        """editor => {
+            const view = (editor.cmTile || editor.cmView).view, from = view.state.doc.toString().indexOf("T.copy(A,");
+            view.dispatch({changes: {from, insert: "# "}});
+        }"""
+    )
+    kernel.click()
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.press("Shift+Enter")
+    link = outputs(cells.nth(1)).locator("a.course-line").first
+    link.wait_for(timeout=60 * SECOND)
+    line = int(re.fullmatch(r"your cell, line (\d+)", link.inner_text())[1])
+    link.click()
+    marked = """editor => {
+        const view = (editor.cmTile || editor.cmView).view, at = view.state.selection.main;
+        return [document.activeElement === editor, view.state.doc.lineAt(at.from).number, at.empty];
+    }"""
+    assert kernel.evaluate(marked) == [True, line, False]
 
 
 @pytest.mark.thorough

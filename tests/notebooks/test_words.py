@@ -96,3 +96,11 @@ def test_the_glossary_tells_expect_tx_from_an_arrival_and_names_the_outcomes_as_
     assert "adds the bytes" in definition("expect-tx") and "no arrival" in definition("expect-tx")
     assert re.findall(r"\*(\w+)\*:", definition("outcome")) == list(bugs.OUTCOMES)
     assert list(what_ifs.OUTCOMES)[:5] == list(bugs.OUTCOMES)
+
+
+def test_the_first_verdict_is_five_cells_away_and_shift_enter_is_said_before():
+    """Notebook 00 begins with its kernel and the check of it: pictures come after."""
+    first = cells("00_start_here")[:5]
+    assert [cell.cell_type for cell in first] == ["markdown"] * 3 + ["code"] * 2
+    assert "**Shift+Enter**" in first[0].source and "five times" in first[0].source
+    assert "def gemm(" in first[3].source and first[4].source == 'try_out("step01", gemm)'

@@ -51,7 +51,7 @@ def states(count: int, expect: int) -> list[State]:
 def why(phase: int, parity: int) -> str:
     """Whether a wait for this parity passes in a phase, and why."""
     if phase & 1 == parity:
-        return f"blocks: phase {phase}, of parity {parity}, is under way"
+        return f"blocks: phase {phase}, of parity {parity}, is open"
     if phase == 0:
         return "passes: the phase before phase 0 counts as over"
     return f"passes: phase {phase - 1}, of parity {parity}, is over"
@@ -64,10 +64,10 @@ def happened(text: str, before: State | None, now: State) -> str:
     if now.phase > before.phase:
         return f"{text}. Both counts are at zero: phase {before.phase} is over, phase {now.phase} begins."
     if now.pending == 0:
-        return f"{text}. No arrival is missing, but {now.bytes:,} bytes are: the phase goes on."
+        return f"{text}. No arrival is missing, but {now.bytes:,} bytes are: the phase stays open."
     if now.bytes == 0:
         missing = f"{now.pending} arrival{'s are' if now.pending > 1 else ' is'}"
-        return f"{text}. No byte is missing, but {missing}: the phase goes on."
+        return f"{text}. No byte is missing, but {missing}: the phase stays open."
     return f"{text}."
 
 
@@ -105,8 +105,8 @@ def figure(count: int = 1, expect: int = 32_768) -> dict:
     befores = [None, *seen]
     return {
         "title": f"One mbarrier, init({count})",
-        "words": "Each column is an event. A phase ends when arrivals and bytes are both at zero. A wait "
-        "names a parity: it blocks in phases of that parity and passes in the others.",
+        "words": "Each column is an event. A phase completes when arrivals and bytes are both at zero. A "
+        "wait names a parity: it blocks in phases of that parity and passes in the others.",
         "rows": rows,
         "count": count,
         "expect": expect,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
-from math import ceil, floor, gcd
+from math import ceil, floor, gcd, prod, sqrt
 from typing import TYPE_CHECKING
 
 from course_utils.run.emulator.explain.facts.fills import Fills
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.views import Coordinates
 
 WINDOW = 16  # CTAs whose tiles are looked at together
-# Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
+# Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14.
+# A row of tiles of 64 x 256 brings less of A than a column of them of B: as many bytes may be read, too
 SHARED = 12
 NEAR = 8  # tiles from one tile to the next one in such an order: as wide as the widest panel
 # Tiles of CTAs so far apart are rows apart in a panel that is narrower; row by row they are in one row, or in
@@ -106,11 +107,11 @@ class Shares:
         """How many rows and columns of tiles do CTAs that run at one time read between them, in the round
         where that is most? Where each has one tile, all of D is read at one time in any order.
         """
-        found = []
+        found, sides = [], _sides(tiles)
         for turn in range(max(map(len, tiles.values()), default=0)):
             begun = [tiles[n][turn] for n in sorted(tiles) if len(tiles[n]) > turn]
             windows = [begun[i : i + WINDOW] for i in range(len(begun) - WINDOW + 1)]
-            read = [sum(len(set(axis)) for axis in zip(*window, strict=True)) for window in windows]
+            read = [_read(window, sides) for window in windows]
             if turn == 0 and read or len(read) >= WINDOW:  # of a few nobody can tell
                 found.append((sum(count <= SHARED for count in read) / len(read), read))
         for _, read in sorted(found)[:1]:
@@ -122,10 +123,7 @@ class Shares:
         """In each round, are the tiles near that a CTA and the next one take, and not in one row with that of
         the eighth one? (The step from one panel to the next is far.)
         """
-        if any(len(corner) < 2 for mine in tiles.values() for corner in mine):
-            return  # a tensor of one dimension
-        corners = [sorted({corner[axis] for mine in tiles.values() for corner in mine}) for axis in (0, 1)]
-        sides = [gcd(*(b - a for a, b in pairwise(axis))) for axis in corners]
+        sides = _sides(tiles)
         for number, mine in tiles.items() if all(sides) else ():
             eighth = tiles.get(number + APART, ())
             for turn, (one, other) in enumerate(zip(mine, tiles.get(number + 1, ()), strict=False)):
@@ -134,6 +132,24 @@ class Shares:
                 self.counts["tiles of neighbours, near"] += (
                     sum(_apart(one, other, sides)) <= NEAR and not in_a_row
                 )
+
+
+def _sides(tiles: Mapping[int, list[Coordinates]]) -> list[int]:
+    """Rows and columns of D in a tile, zeros where all tiles begin in one row, or in one column."""
+    corners = [corner for mine in tiles.values() for corner in mine]
+    if any(len(corner) < 2 for corner in corners):
+        return [0, 0]  # a tensor of one dimension
+    begins = [sorted({corner[axis] for corner in corners}) for axis in (0, 1)]
+    return [gcd(*(b - a for a, b in pairwise(axis))) for axis in begins]
+
+
+def _read(window: list[Coordinates], sides: list[int]) -> int:
+    """Rows and columns of tiles that these tiles lie in, or as many of square tiles if those are fewer."""
+    counts = [len(set(axis)) for axis in zip(*window, strict=True)]
+    if not all(sides) or len(counts) != len(sides):
+        return sum(counts)
+    weighed = sum(count * side for count, side in zip(counts, sides, strict=True))
+    return min(sum(counts), ceil(weighed / sqrt(prod(sides))))
 
 
 def _apart(one: Coordinates, other: Coordinates, sides: list[int]) -> list[int]:
