@@ -76,13 +76,8 @@ def trace_sizes(
     kind: str = "gemm",
     chips: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
-<<<<<<< HEAD
-    """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
-    called, trace = _given(_called(factory, kind), kind), _compiler(dsl).trace_kind
-=======
     """As ``compile_sizes`` for the ``chips`` of sizes, up to what a compiler's ``trace_kind`` makes."""
-    called, trace = _called(factory, kind), _compiler(dsl).trace_kind
->>>>>>> main
+    called, trace = _given(_called(factory, kind), kind), _compiler(dsl).trace_kind
     _require(kind, sizes)
 
     def trace_one(*size: int) -> Artifact:
