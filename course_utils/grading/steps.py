@@ -242,6 +242,39 @@ GEMM_CASES["t6"] = Step(
 )
 
 
+# Attention: batch, sequence_q, sequence_k, heads, kv_heads, D. No length is of whole tiles. K and V go round
+# a ring of two stages three times; causal queries see no key of some tiles, and all of others
+_PLAIN = (
+    *("wgmma", "own barriers and fences", "aligned tiles", "tensor loads", "tensor stores", "expect-tx"),
+    *("proxy fence", "store wait", "operands by TMA", "D once", "rank-4 maps"),
+)
+_FED = (*_PLAIN, "two full barriers", "stage barriers", "empty barriers", "setmaxnreg", "three warpgroups")
+_ATTENTION_SIZES = (
+    *((2, 1000, 1544, 8, 2, 128), (3, 333, 777, 6, 3, 96), (4, 520, 264, 5, 1, 64), (1, 129, 2049, 4, 4, 96)),
+    *((5, 1, 72, 6, 2, 128), (1, 2048, 2048, 4, 1, 128)),
+)
+_ATTENDED = ((1, 150, 813, 2, 1, 128), None), ((2, 70, 200, 2, 2, 96), None), ((1, 300, 130, 4, 2, 64), None)
+ATTENTION = {
+    case.id: case
+    for case in (
+        Step("a1", "attention", 10, _PLAIN, problem="attention"),
+        Step("a1b", "attention with a producer", 10, _FED, problem="attention"),
+        Step("a2", "attention in ping-pong", 10, _FED, problem="causal attention"),
+        Step("a2b", "softmax under products", 10, (*_FED, "wgmma in flight"), problem="causal attention"),
+        Step(
+            "a2c",
+            "attention on a persistent grid",
+            10,
+            (*_FED, "wgmma in flight", "fixed grid", "loads in the epilogue"),
+            problem="causal attention",
+        ),
+    )
+}
+ATTENTION = {
+    name: replace(case, check_sizes=_ATTENTION_SIZES, emulated=_ATTENDED) for name, case in ATTENTION.items()
+}
+
+
 # Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
 # fmt: off
 _RAGGED = ((4805, 2304, 192), FIRST_AND_LAST), ((459, 512, 1152), None), ((1490, 1792, 64), None)
@@ -513,6 +546,7 @@ def groups() -> dict[str, dict[str, Row]]:
         "tasks": {**TASKS},
         "Blackwell steps": {**BLACKWELL_STEPS},
         "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | PAIR_CASES | GEMM_CASES | PATH_CASES).items())),
+        "attention cases": {**ATTENTION},
         "model": {**PLAN_CASES},
     }
 
@@ -617,8 +651,9 @@ def trace_size(name: str) -> tuple[int, ...]:
         return COPY_CASES[name].shapes[0]
     if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
         return TASKS[name].check_sizes[-1]
-    if name in GEMM_CASES and len(GEMM_CASES[name].emulated[0][0]) != len(TRACE_SIZE):
-        return min((size for size, _ in GEMM_CASES[name].emulated), key=math.prod)
+    case = (GEMM_CASES | ATTENTION).get(name)
+    if case and len(case.emulated[0][0]) != len(TRACE_SIZE):
+        return min((size for size, _ in case.emulated), key=math.prod)
     step = (STEPS | BLACKWELL_STEPS).get(name)
     if step is not None and "512 columns" in step.requires:
         return 512, 512, 320
