@@ -486,7 +486,9 @@ def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(pers
     monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or box(parts))
     answering(monkeypatch, RIGHT)
     _, text, _ = shown(notebook.what_if, "nested_elect")
-    assert "nested_elect (cute). Guess first:" in text and "hang: it never ends" in text  # for a page without buttons
+    assert (
+        "nested_elect (cute). Guess first:" in text and "hang: it never ends" in text
+    )  # for a page without buttons
     meant, row, doing, below = made[0]
     assert [one.description for one in row.children] == list(what_ifs.OUTCOMES) and "hang: it" in meant.value
     row.children[0].click()
