@@ -486,7 +486,9 @@ def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(pers
     monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or box(parts))
     answering(monkeypatch, RIGHT)
     _, text, _ = shown(notebook.what_if, "nested_elect")
-    assert "nested_elect (cute). Guess first:" in text and "hang: it never ends" in text  # for a page without buttons
+    assert (
+        "nested_elect (cute). Guess first:" in text and "hang: it never ends" in text
+    )  # for a page without buttons
     meant, row, doing, below = made[0]
     assert [one.description for one in row.children] == list(what_ifs.OUTCOMES) and "hang: it" in meant.value
     row.children[0].click()
@@ -559,6 +561,11 @@ def test_a_check_without_anything_to_draw_with_has_no_figure(monkeypatch):
 def test_timeline_of_nonsense_is_words(arguments):
     _, text, _ = shown(notebook.timeline, *arguments)
     assert text and "Timeline of" not in text
+
+
+def test_check_copy_passes_its_element_type_on(capsys):
+    assert checks.check_copy("t2", lambda *shape: None, dtype="float12") == 0
+    assert "'float12' is no element type of copies; these are" in capsys.readouterr().out
 
 
 def test_text_without_a_notebook(monkeypatch, capsys):
