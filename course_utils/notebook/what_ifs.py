@@ -99,7 +99,8 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
         shown.append(paragraph(f"Recorded on {where['gpu']}, {where['date']}: {said}"))
     changes = changed_lines(solution, made)
     if any(line[1:].strip() in answers for line in changes):
-        asks = f"The changed line is one that {wrong.step} asks you to write. It appears here once you have written it."
+        asks = f"The changed line is one that {wrong.step} asks you to write. "
+        asks += "It appears here once you have written it."
         return [*shown, paragraph(asks)]
     text, title = "\n".join(changes), f"What was changed in the solution of {wrong.step}"
     return [*shown, Shown(f"{title}:\n{text}", lambda: folded(title, text))]
