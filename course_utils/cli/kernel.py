@@ -97,10 +97,10 @@ def _chip(what: str, path: Path) -> Chip:
     """The chip of an id, or of a file: of the step that it is named for, else the one whose tensor memory
     its source uses.
     """
-    name = what if is_id(what) else path.stem.partition("_")[0]
-    if name in steps.BLACKWELL_STEPS or not is_id(what) and re.search(_BLACKWELL, path.read_text()):
-        return BLACKWELL
-    return HOME
+    if is_id(what):
+        return steps.chip_of(what)
+    named = path.stem.partition("_")[0] in steps.BLACKWELL_STEPS
+    return BLACKWELL if named or re.search(_BLACKWELL, path.read_text()) else HOME
 
 
 @dataclass(frozen=True)

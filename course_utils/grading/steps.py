@@ -663,6 +663,12 @@ def trace_size(name: str) -> tuple[int, ...]:
     return M, N, K
 
 
+def chip_of(name: str) -> Chip:
+    """The chip that the kernels of an id are compiled for. Raises ValueError."""
+    found = row(name)
+    return found.chip if isinstance(found, Step) else HOME
+
+
 def sizes_of(row: Step | CopyCase) -> tuple[tuple[int, ...], ...]:
     """The sizes, or shapes, at which a GPU checks a kernel."""
     return row.shapes if isinstance(row, CopyCase) else row.check_sizes
