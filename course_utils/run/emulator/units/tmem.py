@@ -199,8 +199,8 @@ class CtaGroup:
         if self.pair is None:
             self.pair = pair
         elif self.pair != pair:
-            now, before = 1 + pair, 1 + self.pair
-            path.report("cta-group", "two CTA groups", who=path.warp, now=now, before=before)
+            before = 1 + self.pair
+            path.report("cta-group", "two CTA groups", who=path.warp, now=1 + pair, before=before)
 
 
 def alloc(instruction: Instr) -> Lowered:
