@@ -124,16 +124,19 @@ def work(size: tuple[int, ...], causal: bool) -> int:
 
 
 class Shape:
-    """Inputs on the GPU, what must come of them, and the peers."""
+    """Inputs on a GPU, or for a test on the CPU; what must come of them, and the peers."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, device: str = "cuda") -> None:
         kind, self.size = SHAPES[name]
         self.causal, problem = "causal" in kind, PROBLEMS[kind]
-        generator = torch.Generator(device="cuda").manual_seed(seed)
+        generator = torch.Generator(device=device).manual_seed(seed)
         tensors = problem.tensors(*self.size)
-        self.inputs = [problem.draw(one, tensors, generator, "cuda") for one in tensors[:3]]
-        self.O = torch.empty(tensors[3].shape, device="cuda", dtype=self.inputs[0].dtype)  # noqa: E741
-        self.kind, self.flush = kind, torch.empty(timing.FLUSH_BYTES, device="cuda", dtype=torch.uint8)
+        self.inputs = [problem.draw(one, tensors, generator, device) for one in tensors[:3]]
+        self.O = torch.empty(tensors[3].shape, device=device, dtype=self.inputs[0].dtype)  # noqa: E741
+        self.kind = kind
+        self.flush = torch.empty(
+            timing.FLUSH_BYTES if device == "cuda" else 0, device=device, dtype=torch.uint8
+        )
         self.right: tuple[Values, Values] | None = None
 
     def wrong(self, O: Values) -> str:  # noqa: E741
