@@ -573,10 +573,17 @@ def find(step_id: str) -> Step:
 
 def kernel_row(name: str) -> Step | CopyCase:
     """The row of an id whose exercise is a kernel. Raises ValueError for any other."""
+    found = program_row(name)
+    if isinstance(found, PairCase):
+        raise ValueError(f"{name} is a pair of kernels, with a function broken: course check {name}")
+    return found
+
+
+def program_row(name: str) -> Step | CopyCase | PairCase:
+    """The row of an id with a kernel; of a pair, the broken one is meant. Raises ValueError for any other."""
     found = row(name)
-    if not isinstance(found, Step | CopyCase):
-        what = "is a pair of kernels, with" if isinstance(found, PairCase) else "has no kernel, only"
-        raise ValueError(f"{name} {what} a function {function_of(name)}: course check {name}")
+    if not isinstance(found, Step | CopyCase | PairCase):
+        raise ValueError(f"{name} has no kernel, only a function {function_of(name)}: course check {name}")
     return found
 
 
@@ -644,9 +651,11 @@ def function_of(name: str) -> str:
 
 
 def trace_size(name: str) -> tuple[int, ...]:
-    """The size at which one launch is traced: a copy's first shape, a one-tile step's own, that of a task on
-    rows, ``TRACE_SIZE`` for any other step or file.
+    """The size at which one launch is traced: a copy's first shape, a pair's, a one-tile step's own, that of
+    a task on rows, ``TRACE_SIZE`` for any other step or file.
     """
+    if name in PAIR_CASES:
+        return PAIR_CASES[name].shape
     if name in COPY_CASES:
         return COPY_CASES[name].shapes[0]
     if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
@@ -669,6 +678,8 @@ def chip_of(name: str) -> Chip:
     return found.chip if isinstance(found, Step) else HOME
 
 
-def sizes_of(row: Step | CopyCase) -> tuple[tuple[int, ...], ...]:
-    """The sizes, or shapes, at which a GPU checks a kernel."""
+def sizes_of(row: Step | CopyCase | PairCase) -> tuple[tuple[int, ...], ...]:
+    """The sizes, or shapes, at which a kernel is checked."""
+    if isinstance(row, PairCase):
+        return (row.shape,)
     return row.shapes if isinstance(row, CopyCase) else row.check_sizes
