@@ -553,11 +553,14 @@ def null_cases():
 
 
 def copy_cases():
-    """The copies of notebook t4: modes grouped or not, the load under elect_one or not."""
+    """The copies of notebook t4: modes grouped or not, the load under elect_one or not; and of rank 1."""
     for grouped, nested in product((False, True), repeat=2):
         for seed in range(3 if nested else 8):
             name = f"grouped={grouped}, nested={nested}"
             yield {"group": "t4", "copy": name, "seed": seed, "limit": 5}
+    for nested in (False, True):
+        for seed in range(3 if nested else 8):
+            yield {"group": "t4 rank 1", "copy": f"rank 1, nested={nested}", "seed": seed, "limit": 5}
 
 
 # Workers: a case that faults takes its context with it, one that hangs its process
@@ -886,15 +889,24 @@ def compile_all(path):
 
     _, cubin, _ = compile_source(Path(__file__).with_suffix(".cu").read_text(), [])
     notebook = nbformat.read(ROOT / "notebooks" / "t4_group_modes.ipynb", as_version=4)
-    source = next(cell.source for cell in notebook.cells if "def suspect(" in cell.source)
+    sources = [
+        cell.source.partition("\nendings(")[0]
+        for cell in notebook.cells
+        if "def suspect(" in cell.source or "def rank_1(" in cell.source
+    ]
     cell = Path(path).with_suffix(".t4.py")
-    cell.write_text(source)
+    cell.write_text("\n\n\n".join(sources))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("tma_hardware.cubin", cubin)
-        suspect = load_module(cell).suspect
-        for grouped, nested in product((False, True), repeat=2):
-            (made,) = compile_sizes(suspect(grouped, nested), "cute", [(256, 128)], "copy")
-            archive.writestr(f"grouped={grouped}, nested={nested}", made.artifact.to_bytes())
+        cells = load_module(cell)
+        copies = {
+            f"grouped={grouped}, nested={nested}": cells.suspect(grouped, nested)
+            for grouped, nested in product((False, True), repeat=2)
+        }
+        copies |= {f"rank 1, nested={nested}": cells.rank_1(nested) for nested in (False, True)}
+        for name, copy in copies.items():
+            (made,) = compile_sizes(copy, "cute", [(256, 128)], "copy")
+            archive.writestr(name, made.artifact.to_bytes())
     cell.unlink()
     print(f"wrote {path}")
 

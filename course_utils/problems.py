@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
+from course_utils import attention
 from course_utils.artifact import Tensor
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class Problem:
 
     ``tensors`` of a size are those that a launch gets, in order, the ``outputs`` last. ``draw`` makes an
     input. ``values`` of the inputs are those that the outputs must have, in fp32 or better; ``absolute`` of K
-    is the error that a sum may have beside the rounding of its output.
+    is the error that a sum may have beside the rounding of its output, and ``allowed`` of the inputs that
+    error of each element, where it is not the same for all. ``require`` raises ValueError for a size that
+    cannot be computed.
     ``operands`` of the inputs are A (M x K) and B (N x K) of which the one output is the product: a wrong one
     is explained by them. ``mistaken`` are other values that a usual mistake leaves, each with the case of its
     sentence (``grading.words``); ``infinite`` is the case where a row is NaN or inf.
@@ -81,6 +84,8 @@ class Problem:
     function: str = "gemm"
     draw: Callable[..., Values] = normal
     absolute: Callable[[int], float] = lambda K: ABSOLUTE_PER_K * K
+    allowed: Callable[..., Values] | None = None
+    require: Callable[..., None] | None = None
     operands: Callable[..., tuple[Values, Values]] | None = None
     mistaken: tuple[tuple[str, Callable[..., Values]], ...] = ()
     infinite: str = ""
@@ -478,6 +483,23 @@ PROBLEMS = {
                 ),
             )
             for name, dtype in (("scores of heads", "float16"), ("scores of heads, bf16", "bfloat16"))
+        ),
+        *(
+            Problem(
+                f"{'causal ' * causal}attention{', bf16' * (dtype == 'bfloat16')}",
+                functools.partial(attention.tensors, dtype=dtype),
+                lambda Q, K, V, sees=sees: (attention.attend(sees)(Q, K, V),),
+                takes=attention.SIZES,
+                function="attention",
+                draw=attention.draw(causal),
+                allowed=attention.allowed(sees),
+                require=attention.require_attention,
+                mistaken=attention.mistaken(causal),
+                infinite="not-subtracted",
+                multiplied=0,
+            )
+            for causal, sees in ((False, attention.all_keys), (True, attention.up_to_its_place))
+            for dtype in ("float16", "bfloat16")
         ),
         Problem(
             "B K x N",

@@ -59,6 +59,7 @@ def compile_sizes(
     ``chip``. As ``compile_factory`` otherwise.
     """
     called, compiler = _called(factory, kind), _compiler(dsl)
+    _require(kind, sizes)
 
     def compile_one(*size: int) -> Artifact:
         own = others.get(size, chip)
@@ -73,25 +74,31 @@ def trace_sizes(
     dsl: str,
     sizes: Sequence[tuple[int, ...]],
     kind: str = "gemm",
-    others: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
+    chips: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
-    """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
+    """As ``compile_sizes`` for the ``chips`` of sizes, up to what a compiler's ``trace_kind`` makes."""
     called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+    _require(kind, sizes)
 
     def trace_one(*size: int) -> Artifact:
-        return trace(_for_chip(called, others.get(size, HOME)), kind, *size)
+        chip = chips.get(size, HOME)
+        return trace(_for_chip(called, chip), kind, *size, chip=chip)
 
     yield from child.each(trace_one, sizes, PROBLEMS[kind].function)
 
 
 def compile_traced(
-    traced: Sequence[Artifact], dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    traced: Sequence[Artifact],
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    kind: str = "gemm",
+    chip: Chip = HOME,
 ) -> Generator[Compiled, None, None]:
-    """Compile, in a child process, what ``trace_sizes`` made of these sizes. Raises CompileError."""
+    """Compile for ``chip``, in a child process, what ``trace_sizes`` made. Raises CompileError."""
     compiler, of = _compiler(dsl), dict(zip(sizes, traced, strict=True))
 
     def compile_one(*size: int) -> Artifact:
-        return compiler.compile_traced(of[size], kind, *size)
+        return compiler.compile_traced(of[size], kind, *size, chip=chip)
 
     yield from child.each(compile_one, sizes, PROBLEMS[kind].function, getattr(compiler, "find_line", None))
 
@@ -104,6 +111,17 @@ def _called(factory: object, kind: str) -> Callable:
     takes = "a shape" if problem.any_shape else f"({problem.takes})"
     text = f"{problem.function} is {type(factory).__name__}, not a function of {takes}"
     raise CompileError("load", text)
+
+
+def _require(kind: str, sizes: Sequence[tuple[int, ...]]) -> None:
+    """Raise CompileError for a size that no kernel of this problem can have."""
+    problem = PROBLEMS[kind]
+    for size in sizes if problem.require else ():
+        try:
+            assert problem.require
+            problem.require(*size)
+        except ValueError as error:
+            raise CompileError("trace", f"{problem.function}{size}: {error}") from error
 
 
 def _compiler(dsl: str) -> Any:

@@ -34,7 +34,8 @@ NO_CODE = {  # tokens that are layout or comment
 
 def solution_path(step_id: str, dsl: str) -> Path:
     """The solution file of a step. Raises CompileError where the checkout has none."""
-    found = sorted((SOLUTIONS / dsl).glob(f"{step_id}_*.py"))
+    folders = SOLUTIONS / dsl, SOLUTIONS / "blackwell" / dsl
+    found = sorted(path for folder in folders for path in folder.glob(f"{step_id}_*.py"))
     if not found:
         raise CompileError(
             "load", f"this checkout has no {dsl} solution of {step_id} (looked in {SOLUTIONS / dsl})"

@@ -230,6 +230,39 @@ CONDITIONS = {
         near=(Family.WGMMA,),
         run=PRODUCT,
     ),
+    "tcgen05.mma": Condition(
+        "`tcgen05.mma` with an fp32 accumulator in tensor memory",
+        lambda r, a: bool(r.tcgen05_mma),
+        lambda r, a: _is("no-mma"),
+        (Family.TCGEN05_MMA,),
+        call=r"T\.tcgen05_gemm\(|cute\.gemm\(",
+        near=(Family.TCGEN05_MMA,),
+        run="product by tcgen05",
+    ),
+    "tensor memory": Condition(
+        "tensor memory that is allocated, read (`tcgen05.ld`) and freed again",
+        lambda r, a: r.tmem_allocs > 0 and r.tmem_frees > 0 and bool(r.tmem_loads),
+        lambda r, a: _is(
+            "tensor-memory", alloc=r.tmem_allocs, free=r.tmem_frees, ld=sum(r.tmem_loads.values())
+        ),
+        (Family.TMEM_LOAD,),
+        near=(Family.TMEM_ALLOC, Family.TCGEN05_MMA),
+        harm=("tmem-leak",),
+    ),
+    "MMA of a pair": Condition(
+        "`tcgen05.mma.cta_group::2`<, of a pair of CTAs>",
+        lambda r, a: any("cta_group::2" in kind for kind in r.tcgen05_mma),
+        _none,
+        (Family.TCGEN05_MMA,),
+        near=(Family.TCGEN05_MMA,),
+    ),
+    "multicast commit": Condition(
+        "a commit that arrives in both CTAs, `tcgen05.commit` with `.multicast::cluster`",
+        lambda r, a: r.multicast_commits > 0,
+        _none,
+        (Family.TCGEN05_COMMIT,),
+        near=(Family.TCGEN05_COMMIT,),
+    ),
     "wgmma of fp8": Condition(
         "`wgmma.mma_async` of e4m3 numbers<, as they are stored>",
         lambda r, a: bool(r.wgmma) and all(shape.endswith(".e4m3.e4m3") for shape in r.wgmma),
@@ -243,7 +276,10 @@ CONDITIONS = {
     ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
     "grid grows": Condition(
-        "a grid that covers D, one tile a CTA", lambda r, a: tile_of_a_cta(a) <= LARGEST_TILE, _grid
+        "a grid that covers D, one tile a CTA",
+        lambda r, a: tile_of_a_cta(a) <= LARGEST_TILE,
+        _grid,
+        run="a tile for each CTA",
     ),
     "fixed grid": Condition(
         "a persistent grid<: {sms} CTAs, one for each SM<{even}>, whatever M and N are>",
@@ -417,7 +453,9 @@ CONDITIONS |= {
     for name in ("multicast", "remote arrive", "cluster barrier")
 }
 
-NOTHING = {"none", "no-wgmma", "no-consumer", "no-acquire"}  # cases of what a kernel has instead
+CONDITIONS["four stages of MMAs"] = replace(CONDITIONS["four stages"], run="loads three ahead of MMAs")
+
+NOTHING = {"none", "no-wgmma", "no-mma", "no-consumer", "no-acquire"}  # cases of what a kernel has instead
 
 
 def near(name: str, a: Artifact) -> Place | None:
@@ -576,6 +614,7 @@ def idle(requires: Iterable[str], runs: Sequence[Facts]) -> bool:
     ``wgmma`` where that is asked for?
     """
     asked = [CONDITIONS[name] for name in requires if name in CONDITIONS and CONDITIONS[name].families]
-    if "wgmma" in requires and any(PROPERTIES[PRODUCT].is_violated(facts) for facts in runs):
+    multiplies = "wgmma" in requires or "tcgen05.mma" in requires
+    if multiplies and any(PROPERTIES[PRODUCT].is_violated(facts) for facts in runs):
         return True
     return not any(condition.ran(facts) for facts in runs for condition in asked)

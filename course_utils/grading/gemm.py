@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from course_utils.artifact import Artifact
 from course_utils.cause import Who, from_data
-from course_utils.chips import Chip
+from course_utils.chips import HOME, Chip
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory, compile_sizes, takes_sm_count
 from course_utils.grading import check, conditions, maps, real_size, refine, steps
@@ -24,7 +24,7 @@ from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import NOT_REACHED, Part, Verdict, score
 from course_utils.ptx import added, receipts
-from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch, chip_of
+from course_utils.run.backends import TIME_LIMIT, Backend, Compiler, Emulator, Gpu, Launch, chip_of
 from course_utils.run.protocol import Answer
 
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
@@ -57,7 +57,7 @@ def check_gemm(
     """
 
     def judged(row: Step, machine: Backend, progress: CheckProgress, printed: list[str]) -> Verdict:
-        idle: list[Launch] = []
+        machine, idle = _for_chip(row, machine), list[Launch]()
 
         def run(fewer_sms: bool) -> Answered:
             launches = _launches(row, factory, dsl, machine, printed, progress, idle, fewer_sms)
@@ -74,7 +74,9 @@ def check_gemm(
         answered = _on_a_whole_chip(row, factory, dsl, machine, answered, progress)
         after = machine.gpu if isinstance(machine, Emulator) else None
         timed = (
-            [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress, chip_of(machine))
+            []
+            if after or machine.untimed_reason
+            else _to_time(row, factory, dsl, progress, _chip(row, machine))
         )
         verdict = judge(row, dsl, machine, answered, timed, progress, False, [(one, None) for one in idle])
         if after and next(part for part in verdict.checks if part.name == "results").passed is not False:
@@ -82,6 +84,24 @@ def check_gemm(
         return verdict
 
     return check.checked(step, steps.find, factory, dsl, backend, time_limit, on_progress, judged)
+
+
+def _chip(step: Step, machine: Backend) -> Chip:
+    """What a check of this step compiles for: the machine's chip, or the step's own."""
+    return chip_of(machine) if step.chip == HOME else step.chip
+
+
+def _for_chip(step: Step, machine: Backend) -> Backend:
+    """The machine for a step of another chip than the GPU that is here: an emulator alone, or none at all."""
+    if step.chip == HOME or machine.name == "compile":
+        return machine
+    if isinstance(machine, Gpu):
+        return Compiler(
+            f"not run: {step.id} is for a {step.chip.family} ({step.chip.arch}), which is not here"
+        )
+    if isinstance(machine, Emulator) and machine.gpu:
+        return machine.alone(f"not run: there is no {step.chip.family} here")
+    return machine
 
 
 def _to_time(step: Step, factory: object, dsl: str, progress: CheckProgress, chip: Chip) -> Timed:
@@ -123,7 +143,7 @@ def _launches(
     ``fewer_sms``: sizes of all CTAs come after those of a few, and for a chip of fewer SMs.
     """
     plan: check.Plan
-    chip, fewer = chip_of(machine), {}
+    chip, fewer = _chip(step, machine), {}
     if machine.name == "gpu":
         plan = [(size, None) for size in step.check_sizes]
     elif machine.name == "compile":
@@ -160,7 +180,7 @@ def _on_a_whole_chip(
     own, or anything is wrong with it: it may be right there alone, and a whole grid says more of where it is
     wrong. Raises CompileError.
     """
-    chip, launched = chip_of(machine), [launch for launch, _ in answered]
+    chip, launched = _chip(step, machine), [launch for launch, _ in answered]
     few = [launch.artifact for launch in launched if launch.artifact.chip != chip]
     if not few or any(answer.error for _, answer in answered):
         return answered

@@ -7,7 +7,7 @@ where no run could show it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from course_utils.artifact import Artifact
@@ -206,6 +206,17 @@ PROPERTIES = {
         "rounds",
         _rounds,
     ),
+    "a tile for each CTA": Property(
+        "a tile of D for each CTA of a grid that covers D", "rounds of all SMs", "rounds", _rounds
+    ),
+    "sums go on": Property(
+        "one accumulator for all of K<: the first `wgmma` overwrites it, each later one adds to it>",
+        "K tiles after a warpgroup's first, added",
+        "K tiles after a warpgroup's first",
+        "K tiles after the first one",
+        0.5,  # two accumulators take turns, or each has a half of K
+        families=(Family.WGMMA,),
+    ),
     MOVED: Property(
         "`setmaxnreg` both ways, by all four warps of a warpgroup< (`T.dec_max_nreg`, "
         "`cute.arch.setmaxregister_decrease` before any branch that one warp takes)>",
@@ -389,5 +400,71 @@ PROPERTIES = {
         "elements of D",
         MOST,
         near=(Family.TENSOR_REDUCE,),
+    ),
+}
+
+
+def _of_mma(name: str) -> Property:
+    """A property of wgmma's, said of tcgen05.mma."""
+    row = PROPERTIES[name]
+    families = tuple(Family.TCGEN05_MMA if one is Family.WGMMA else one for one in row.near)
+    return replace(row, needs=row.needs.replace("`wgmma`", "`tcgen05.mma`"), near=families)
+
+
+PROPERTIES |= {
+    "product by tcgen05": _of_mma("product by wgmma"),
+    "operands of tcgen05 by TMA": _of_mma("operands by TMA"),
+    "loads ahead of MMAs": _of_mma("loads ahead"),
+    "loads three ahead of MMAs": _of_mma("loads three ahead"),
+    "MMA products once": replace(
+        _of_mma("products once"),
+        needs="each product once<: what `tcgen05.mma` multiplies goes to D, and no two threads issue it>",
+    ),
+    "three roles": Property(
+        "three roles<: one warp issues loads, another one issues MMAs, and others read tensor memory and "
+        "store D>",
+        "CTAs with three roles",
+        "CTAs with sums",
+        "CTAs",
+        near=(Family.TENSOR_LOAD, Family.TCGEN05_MMA),
+    ),
+    "accumulator ring": Property(
+        "a ring of accumulators<: the next tile is multiplied in other columns, and its MMAs need not wait "
+        "until this one is read>",
+        "accumulators read under MMAs",
+        "accumulators read",
+        "tiles that another follows",
+        MOST,
+        near=(Family.TCGEN05_MMA,),
+    ),
+    "MMAs queued": Property(
+        "MMAs in a queue<: those of the next K tile are issued while earlier ones run, and only a commit "
+        "tells others that they are done>",
+        "K tiles followed, one queued",
+        "K tiles followed",
+        "K tiles",
+        MOST,
+        near=(Family.TCGEN05_COMMIT,),
+    ),
+    "products of pairs": Property(
+        "all products by pairs<: one thread multiplies the rows of A and B of both CTAs>",
+        "products multiplied by pairs",
+        "products multiplied",
+        "products",
+        near=(Family.TCGEN05_MMA,),
+    ),
+    "two MMA warps": Property(
+        "two warps that issue MMAs for every CTA, and sums of each in D",
+        "CTAs with two consumers",
+        "CTAs that multiply",
+        "CTAs",
+        near=(Family.TCGEN05_MMA,),
+    ),
+    "512 columns": Property(
+        "all 512 columns of tensor memory with sums<: 256 x 256 of D in a CTA>",
+        "columns with sums",
+        "columns of tensor memory",
+        "columns",
+        near=(Family.TCGEN05_MMA,),
     ),
 }

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from course_utils.artifact import TensorMap
+from course_utils.chips import BLACKWELL, HOME, Chip
 from course_utils.problems import PROBLEMS
 
 DSL_NAMES = {"tilelang": "TileLang", "cute": "CuTe DSL"}  # as people write them
@@ -79,6 +80,7 @@ class Step:
     author of each DSL decides anew; what the other one's author does not name, its compiler decides.
     ``fewer_sms`` is a number of SMs, on which a check first runs the sizes of all CTAs, with another size in
     place of the largest; only where anything is wrong with the kernel there, it runs them on a whole chip.
+    ``chip`` is what its kernels are compiled for; another than the course's own runs in the emulator alone.
     """
 
     id: str
@@ -95,6 +97,7 @@ class Step:
     whole: bool = False
     problem: str = "gemm"
     owned: dict[str, str] = field(default_factory=dict, hash=False)
+    chip: Chip = HOME
 
     @property
     def on_fewer_sms(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]:
@@ -138,7 +141,7 @@ STEPS = {step.id: step for step in (
          check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),),
          owned={"tilelang": "the tile, the order of copy, fence and wgmma",
                 "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
-    Step("step02", "K loop", 5, (*_FIRST, "one CTA"), ("tensor loads",), "K loop",
+    Step("step02", "K loop", 5, (*_FIRST, "one CTA", "sums go on"), ("tensor loads",), "K loop",
          check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 384), (128, 128, 1088)),
          timed_sizes=((128, 128, 4096),),
          emulated=(((128, 128, 320), None), ((128, 128, 384), None), ((128, 128, 64), None)),
@@ -278,6 +281,56 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          timed_sizes=((4096, 4096, 4096), (8192, 8192, 8192)), speed_floor=0.55, problem="fp8 with scales"),
     Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, fewer_sms=TEN_SMS,
          timed_sizes=((4096, 4096, 4096),), speed_floor=0.72, problem="groups"),
+)}
+# fmt: on
+
+
+# The same ladder on Blackwell, of solutions/blackwell. Nothing of it has run on one by us: it is compiled and
+# emulated, and no speed is asked for.
+_MMA = ("tcgen05.mma", "tensor memory", "own barriers and fences", "aligned tiles")
+_MMA_TMA = (
+    *(*_MMA, "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),
+    *("operands of tcgen05 by TMA", "D once"),
+)
+_MMA_RING = (
+    *(*_MMA_TMA, "two full barriers", "stage barriers", "two stages used", "loads ahead of MMAs"),
+    "MMA products once",
+)
+_MMA_PERSISTENT = (*_MMA_RING, "fixed grid", "a share for each CTA")
+_MMA_ROLES = (
+    *(*_MMA_PERSISTENT, "empty barriers", "three roles", "loads in the epilogue", "accumulator ring"),
+    "MMAs queued",
+)
+_MMA_DEEP = (*_MMA_ROLES, "four stages of MMAs", "four stages used")
+_PAIR = (
+    *(*_MMA_DEEP, "MMA of a pair", "multicast commit", "cluster barrier", "cluster of two"),
+    *("products of pairs", "stores in flight"),
+)
+_TWO_MMAS = tuple(name for name in _PAIR if name not in ("accumulator ring", "stores in flight"))
+# fmt: off
+_PAIRS = (*RING[:2], ((2560, 2048, 64), None))
+_ROWS_OF_512 = (((10240, 2304, 192), FIRST_AND_LAST), ((512, 768, 1152), None), ((4096, 2560, 64), None))
+BLACKWELL_STEPS = {step.id: replace(step, chip=BLACKWELL, timed_sizes=()) for step in (
+    Step("b01", "Blackwell: single tile", 5, (*_MMA, "one CTA"), ("tensor loads",), "single tile",
+         check_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),)),
+    Step("b02", "Blackwell: K loop", 5, (*_MMA, "one CTA"), ("tensor loads",), "K loop",
+         check_sizes=STEPS["step02"].check_sizes, emulated=STEPS["step02"].emulated),
+    Step("b03", "Blackwell: spatial tiling", 10, (*_MMA, "grid grows"), ("tensor loads",), "tiling"),
+    Step("b04", "Blackwell: TMA load and TMA store", 10, (*_MMA_TMA, "grid grows"), (), "TMA"),
+    Step("b05", "Blackwell: software pipeline", 10, (*_MMA_RING, "grid grows"), (), "pipeline",
+         emulated=RING),
+    Step("b06", "Blackwell: persistent kernel", 10,
+         (*_MMA_PERSISTENT, "tile order", "tile order in each round", "store under loads"), (),
+         "persistent", emulated=NEIGHBOURS),
+    Step("b07", "Blackwell: warp specialization", 15, _MMA_ROLES, (), "warp spec.", emulated=PERSISTENT,
+         fewer_sms=TEN_SMS),
+    Step("b08", "Blackwell: deeper pipeline", 5, _MMA_DEEP, (), "deeper", emulated=PERSISTENT,
+         fewer_sms=TEN_SMS),
+    Step("b09", "Blackwell: a pair of CTAs", 15, _PAIR, (), "pair", emulated=_PAIRS,
+         fewer_sms=((1024, 1280, 64), 10)),
+    Step("b10", "Blackwell: two MMA warps", 15, (*_TWO_MMAS, "two MMA warps", "512 columns"), (), "two MMAs",
+         check_sizes=((10240, 2304, 320), (1024, 1280, 576), (2048, 768, 384)),
+         emulated=_ROWS_OF_512, fewer_sms=((2048, 1280, 64), 10)),
 )}
 # fmt: on
 
@@ -438,6 +491,9 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
 
+# and what stands in no notebook yet: what a class may hand in
+GRADED = (*EXERCISES, *(f"{name}-{dsl}" for name in BLACKWELL_STEPS for dsl in DSL_NAMES))
+
 
 def notebook_of(name: str) -> str:
     """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
@@ -455,6 +511,7 @@ def groups() -> dict[str, dict[str, Row]]:
     return {
         "steps": {**STEPS},
         "tasks": {**TASKS},
+        "Blackwell steps": {**BLACKWELL_STEPS},
         "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | PAIR_CASES | GEMM_CASES | PATH_CASES).items())),
         "model": {**PLAN_CASES},
     }
@@ -520,7 +577,7 @@ def meant(name: str) -> str:
 
 def languages(name: str) -> tuple[str, ...]:
     """The languages in which an id is an exercise; "maps", "paths" or "plan" of one that has no kernel."""
-    return tuple(one.partition("-")[2] for one in EXERCISES if one.partition("-")[0] == name)
+    return tuple(one.partition("-")[2] for one in GRADED if one.partition("-")[0] == name)
 
 
 def solved_by(name: str) -> str:
@@ -562,7 +619,9 @@ def trace_size(name: str) -> tuple[int, ...]:
         return TASKS[name].check_sizes[-1]
     if name in GEMM_CASES and len(GEMM_CASES[name].emulated[0][0]) != len(TRACE_SIZE):
         return min((size for size, _ in GEMM_CASES[name].emulated), key=math.prod)
-    step = STEPS.get(name)
+    step = (STEPS | BLACKWELL_STEPS).get(name)
+    if step is not None and "512 columns" in step.requires:
+        return 512, 512, 320
     if step is None or "one CTA" not in step.requires:
         return TRACE_SIZE
     M, N, K = step.emulated[0][0]

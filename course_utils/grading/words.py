@@ -187,6 +187,18 @@ NUMBERS = {
     "columns-add-up": "Y's columns add up to 1, and not its rows.",
     "scale-missing": "S is right but for its scale.",
     "scaled-twice": "S is scaled twice.",
+    "attention-unscaled": "The scores are not scaled: softmax takes Q K^T / sqrt(D).",
+    "attention-base-2": "The weights are powers of 2 of the scaled scores: multiply the scale by log2(e), "
+    "so that exp2 computes exp.",
+    "attention-not-divided": "O is not divided by the sum of its row's weights.",
+    "mask-missing": "Every query has seen every key: nothing masks the keys behind a query's own place.",
+    "mask-a-key-late": "Each query has also seen the key behind its own place: the mask is late by one key.",
+    "mask-a-key-early": "No query has seen the key at its own place: the mask is early by one key.",
+    "mask-first-key": "The mask lets query i see keys 0 to i. The last query and the last key have the same "
+    "place: add sequence_k - sequence_q.",
+    "mask-last-key": "No query has seen the last key.",
+    "mask-of-the-last-tile": "Rows behind the last key count as keys: TMA fills them with zeros, whose score "
+    "is 0, and exp of it is not 0. Mask them.",
     "head-for-head": "Each head of Q met the head of K with its own number, and heads that K lacks met "
     "zeros: a group of heads shares one head of K.",
     "heads-in-turn": "K's heads were dealt out in turn: neighbouring heads of Q share a head of K, so divide "
@@ -311,6 +323,8 @@ MISSING = {
     # found: what a kernel has instead
     "none": "none",
     "no-wgmma": "no wgmma",
+    "no-mma": "no tcgen05.mma",
+    "tensor-memory": "{alloc} `tcgen05.alloc`, {free} `.dealloc` and {ld} `.ld`",
     "no-consumer": "no wgmma: does any of the launch's {threads} threads take the consumer's branch?",
     "shapes": "{shapes}",
     "alignment": "{buffer} with an alignment of {alignment}, where it needs {wanted}",

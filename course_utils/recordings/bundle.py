@@ -79,7 +79,7 @@ def sizes(row: Step | CopyCase, timed: bool) -> list[tuple[int, ...]]:
 def carry(archive: zipfile.ZipFile) -> None:
     """Put what a check of Artifacts needs of the course into an archive."""
     root = Path(__file__).parents[1]
-    names = ("__init__.py", "artifact.py", "cause.py", "chips.py", "plans.py", "problems.py")
+    names = ("__init__.py", "artifact.py", "cause.py", "chips.py", "plans.py", "attention.py", "problems.py")
     modules = [root / name for name in names]
     for package in PACKAGES:
         modules += sorted((root / package).rglob("*.py"))

@@ -147,6 +147,10 @@ class Emulator:
         self.untimed_reason, self.schedules, self.seed, self.tags = untimed_reason, schedules, seed, tags
         self.figure, self.gpu = figure, gpu
 
+    def alone(self, untimed_reason: str) -> Emulator:
+        """The same without a GPU after it, for this reason."""
+        return Emulator(untimed_reason, self.schedules, self.seed, self.tags, self.figure)
+
     def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
         answered: list[tuple[Launch, Answer]] = []

@@ -94,16 +94,16 @@ SAME = 0.8  # of the wrong elements have the very number that a mistake would le
 def compare_values(
     D: torch.Tensor,
     values: torch.Tensor,
-    absolute: float,
+    absolute: float | torch.Tensor,
     partial: bool = False,
     operands: tuple[torch.Tensor, torch.Tensor] | None = None,
     mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]] = (),
     name: str = "D",
     infinite: str = "",
 ) -> Comparison:
-    """Hold an output, M x N, against what it must be. ``absolute`` is the error that it may have beside its
-    rounding; ``partial`` as in ``compare``; ``operands``, ``mistaken`` and ``infinite`` explain a wrong one
-    (see ``problems.Problem``); ``name`` is what the author calls it.
+    """Hold an output, M x N, against what it must be. ``absolute`` is the error that it, or each element of
+    it, may have beside its rounding; ``partial`` as in ``compare``; ``operands``, ``mistaken`` and
+    ``infinite`` explain a wrong one (see ``problems.Problem``); ``name`` is what the author calls it.
     """
     left = unwritten = unwritten_in(D)
     if partial and not bool(unwritten.all()):
@@ -190,7 +190,7 @@ def _written_tiles(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Compari
 
 
 def _written_rows(
-    D: torch.Tensor, values: torch.Tensor, unwritten: torch.Tensor, absolute: float
+    D: torch.Tensor, values: torch.Tensor, unwritten: torch.Tensor, absolute: float | torch.Tensor
 ) -> Comparison | None:
     """What ``compare_values`` says of a few CTAs, from the rows alone that hold anything written; None where
     these are half of D, and where something is wrong.
@@ -199,6 +199,7 @@ def _written_rows(
     if 2 * _count(written) > len(written):
         return None
     ref, rows, left = _without(unwritten[written], values[written], D[written])
+    absolute = absolute[written] if isinstance(absolute, torch.Tensor) else absolute
     wrong, norm, largest = _errors(rows, ref, left, absolute)
     if bool(wrong.any()) or not norm <= ROUNDING[D.dtype][1]:
         return None
@@ -212,13 +213,13 @@ def _without(
     return ref.masked_fill(unwritten, 0), D.masked_fill(unwritten, 0), torch.zeros_like(unwritten)
 
 
-def bound(ref: torch.Tensor, dtype: torch.dtype, absolute: float) -> torch.Tensor:
+def bound(ref: torch.Tensor, dtype: torch.dtype, absolute: float | torch.Tensor) -> torch.Tensor:
     """By how much an output of this type may differ from ``ref``."""
     return ref.abs().mul_(ROUNDING[dtype][0]).add_(absolute)
 
 
 def _errors(
-    D: torch.Tensor, ref: torch.Tensor, unwritten: torch.Tensor, absolute: float
+    D: torch.Tensor, ref: torch.Tensor, unwritten: torch.Tensor, absolute: float | torch.Tensor
 ) -> tuple[torch.Tensor, float, float]:
     """Which elements are wrong, the relative norm of the error, and its largest value."""
     error = (D.to(ref.dtype) - ref).abs_()  # in place: to ask for memory takes longer than to compute

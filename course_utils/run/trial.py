@@ -68,7 +68,10 @@ def compared(
         return matrix(values(*inputs))
 
     mistaken = [(case, functools.partial(of, values)) for case, values in problem.mistaken]
-    absolute, found = problem.absolute(artifact.problem[2]), []
+    absolute: float | torch.Tensor = problem.absolute(artifact.problem[2])
+    if problem.allowed:
+        absolute = matrix(problem.allowed(*inputs))
+    found = []
     for (name, values), wanted in zip(out.items(), problem.values(*inputs), strict=True):
         found.append(
             reference.compare_values(

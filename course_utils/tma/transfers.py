@@ -56,12 +56,12 @@ RULES = {
     ),
     "inner-coordinate": TransferRule(
         f"Without interleave, the first coordinate x element size is a multiple of {UNIT} bytes.",
-        "not on a page; 199 launches",
+        "not on a page; 273 launches",
         "CUDA_ERROR_ILLEGAL_INSTRUCTION",
     ),
     "store-coordinate": TransferRule(
         "A store and a reduction begin inside the tensor or past its end: no coordinate is negative.",
-        "not on a page; 6 launches",
+        "not on a page; 46 launches",
         "CUDA_ERROR_ILLEGAL_INSTRUCTION",
     ),
     "reduction": TransferRule(

@@ -16,14 +16,8 @@ import pytest
 
 from course_utils.classroom import cells, files, submissions
 from course_utils.classroom.files import FILE_LIMIT, Handed
-from course_utils.classroom.submissions import (
-    EXERCISES,
-    _printable_names,
-    function_of,
-    given,
-    read,
-    submission,
-)
+from course_utils.classroom.submissions import _printable_names, function_of, given, read, submission
+from course_utils.grading.steps import EXERCISES
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 

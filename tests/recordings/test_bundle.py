@@ -132,6 +132,7 @@ def carried():
         PACKAGE / "cause.py",
         PACKAGE / "chips.py",
         PACKAGE / "plans.py",
+        PACKAGE / "attention.py",
         PACKAGE / "problems.py",
         *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py")),
     ]

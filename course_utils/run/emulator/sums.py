@@ -10,7 +10,7 @@ from math import prod
 
 import torch
 
-from course_utils.artifact import WARPGROUP_THREADS, Artifact
+from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS, Artifact
 from course_utils.problems import PROBLEMS, Problem, product
 from course_utils.run import reference, trial
 from course_utils.run.emulator.emulate import emulate
@@ -20,7 +20,9 @@ from course_utils.run.reference import Comparison
 SAMPLE = 1 << 12  # elements that are looked at
 LARGE = 0.25  # of a usual element: what is smaller may be anybody's
 ALL = 0.99  # of those elements: a few may agree by chance
-CONSUMERS = 3 * WARPGROUP_THREADS  # threads of a CTA in which several warpgroups may multiply
+# threads of a CTA in which several warpgroups may multiply, or several warps by tcgen05
+CONSUMERS = 3 * WARPGROUP_THREADS
+MMA_WARPS = 2 * WARPGROUP_THREADS
 ELSEWHERE = 0.25  # of wgmma's products, those that an epilogue may have of its own
 
 
@@ -37,7 +39,7 @@ def whose(
     problem = PROBLEMS[kind]
     if not problem.multiplied:
         return {}
-    if right and artifact.threads < CONSUMERS and not problem.zeroed:
+    if right and artifact.threads < _several(artifact) and not problem.zeroed:
         count = prod(artifact.tensors[-1].shape)
         return {"elements of D looked at": count, "elements of D by wgmma": count}
     if problem.zeroed:  # several CTAs add up
@@ -48,7 +50,7 @@ def whose(
             "elements of D by wgmma": made.total() - made[None],
             "elements of D by several CTAs": alone[None],
         }
-    found = _of(problem, artifact, Tags(seed, "warpgroup"), schedule, ctas)
+    found = _of(problem, artifact, Tags(seed, _unit(artifact)), schedule, ctas)
     looked_at = multiplied = found.total()
     most = max((count for number, count in found.items() if number is not None), default=0)
     if found[None] > (1 - ALL) * looked_at:  # several may have a part of K each
@@ -66,11 +68,11 @@ def whose(
 def _shares(
     problem: Problem, artifact: Artifact, seed: int, schedule: int, ctas: Sequence[int] | None
 ) -> list[float]:
-    """The share of each warpgroup in the output: by how much that grows along itself where this one doubles
-    its products. Sums of different parts of K are unlike each other, so each adds what it has of K.
+    """The share of each warpgroup, or warp, in the output: by how much that grows along itself where this one
+    doubles its products. Sums of different parts of K are unlike each other, so each adds what it has of K.
     """
     shares = []
-    for number in range(artifact.threads // WARPGROUP_THREADS):
+    for number in range(_units(artifact)):
         values, sums = _tagged(problem, artifact, Tags(seed, number), schedule, ctas)
         wanted = sums(1.0)
         shares.append(max(float(values.double() @ wanted / (wanted @ wanted)) - 1, 0.0))
@@ -136,9 +138,25 @@ def _tagged(
     return D[at], _sums(problem, list(inputs.values()), tags, at)
 
 
+def _unit(artifact: Artifact) -> str:
+    """Who multiplies: a warpgroup, or a thread of a warp by tcgen05."""
+    return "warp" if "tcgen05" in artifact.chip.units else "warpgroup"
+
+
+def _units(artifact: Artifact) -> int:
+    """How many a CTA has."""
+    each = WARP_THREADS if _unit(artifact) == "warp" else WARPGROUP_THREADS
+    return artifact.threads // each
+
+
+def _several(artifact: Artifact) -> int:
+    """Threads of a CTA from which on several may multiply for one tile."""
+    return MMA_WARPS if _unit(artifact) == "warp" else CONSUMERS
+
+
 def _weights(artifact: Artifact, tags: Tags) -> Iterator[float]:
-    if tags.by == "warpgroup":
-        yield from (tags.weight(0, number) for number in range(artifact.threads // WARPGROUP_THREADS))
+    if tags.by in ("warpgroup", "warp"):
+        yield from (tags.weight(0, number) for number in range(_units(artifact)))
     elif tags.by == "CTA":
         x, y, z = artifact.grid
         yield from (tags.weight(number, 0) for number in range(x * y * z))

@@ -94,8 +94,8 @@ def gemm(M, N, K):
 
         # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D
         tile = acc[(None, None), 0, 0]
-        load = tcgen05.Ld32x32bOp(tcgen05.Repetition.x128)
-        to_regs = tcgen05.make_tmem_copy(cute.make_copy_atom(load, cutlass.Float32), tile)
+        ld = tcgen05.Ld32x32bOp(tcgen05.Repetition.x128)
+        to_regs = tcgen05.make_tmem_copy(cute.make_copy_atom(ld, cutlass.Float32), tile)
         mine = to_regs.get_slice(thread)
         regs = cute.make_rmem_tensor(mine.partition_D(D_shared).shape, cutlass.Float32)
         out = cute.make_rmem_tensor(regs.shape, cutlass.Float16)

@@ -385,9 +385,6 @@ def test_box_lies_in_shared_memory_as_on_an_h200(case):
 
 
 HARDWARE = json.loads(gzip.decompress((DATA / "tma_hardware.json.gz").read_bytes()))["cases"]
-WORDS = (
-    np.arange(65_536, dtype=np.uint32) % 65_521 + 1
-)  # what memory held before a load: where each word lies
 
 
 def view_of(case, data):
@@ -414,18 +411,34 @@ def left(case, before):
     return after
 
 
-def recorded(*groups):
-    """Cases on maps that are not interleaved, which the emulator refuses."""
-    return [case for case in HARDWARE if case["group"] in groups and not case["fields"][5]]
+GROUPS = (
+    "fills", "element strides", "shared alignment", "global alignment", "drawn", "map elsewhere", "store",
+    "reduction", "coordinates", "ragged", "bits",
+)  # fmt: skip
+
+
+def recorded(*kinds):
+    """Launches that came to their end, on maps that are not interleaved, which the emulator refuses."""
+    return [
+        case
+        for case in HARDWARE
+        if case["group"] in GROUPS
+        and case["kernel"].startswith(kinds)
+        and "error" not in case
+        and not case["fields"][5]
+    ]
+
+
+def words(count, step=1):
+    """Bytes whose 16-bit words tell where they lie; a step of 40,503 gives floats of every size."""
+    return (np.arange(count // 2, dtype=np.uint64) * step % 65_521 + 1).astype(np.uint16).view(np.uint8)
 
 
 def test_every_recorded_load_is_the_emulators():
-    """1-, 2-, 4- and 8-byte elements, element strides, ragged edges, each fill, each alignment."""
-    kinds = ("fills", "element strides", "shared alignment", "global alignment", "drawn", "map elsewhere")
-    cases = [case for case in recorded(*kinds) if "error" not in case]
-    wrong = []
+    """All element types, element strides, ragged edges, each fill, each alignment."""
+    cases, wrong = recorded("load"), []
     for case in cases:
-        view = view_of(case, WORDS.astype(np.uint16).view(np.uint8))
+        view = view_of(case, words(131_072, 40_503 if "data" in case else 1))
         shared = np.full(16_384, 0xEE, np.uint8)
         units, where = units_of(view, case.get("at", 0), shared)
         units[where] = view.read(tuple(case["coordinates"]))
@@ -433,38 +446,34 @@ def test_every_recorded_load_is_the_emulators():
             shared, left(case, np.full(16_384, 0xEE, np.uint8))
         ):
             wrong.append(case)
-    assert len(cases) == 223 and {case["fields"][0] for case in cases} == set(range(13))
-    # TMA rounds tfloat32, which the emulator does not
-    assert [
-        DATA_TYPES[case["fields"][0]] for case in wrong if "tfloat32" not in DATA_TYPES[case["fields"][0]]
-    ] == []
+    assert len(cases) == 366 and {case["fields"][0] for case in cases} == set(range(13))
+    assert wrong == []
 
 
 def test_every_recorded_store_and_reduction_is_the_emulators():
     """All but the sums of the types that flush denormal numbers."""
-    cases = [case for case in recorded("store", "reduction") if "error" not in case]
+    cases = recorded("store", "reduce")
     flushing = {DATA_TYPES.index(name) for name in ("float32_ftz", "tfloat32_ftz")}
     cases = [case for case in cases if "reduce" not in case["kernel"] or case["fields"][0] not in flushing]
-    wrong, modelled = [], 0
-    words = np.arange(8_192, dtype=np.uint64)
+    wrong, ragged = [], Counter()
     for case in cases:
         operation = case["kernel"].partition("reduce_")[2]
         type_name = type_of_map(operation, DATA_TYPES[case["fields"][0]]) if operation else ""
-        before = np.full(131_072, 0xEE, np.uint8)
-        if operation:
-            before = WORDS.astype(np.uint16).view(np.uint8)
-        data, step = before.copy(), 40_503 if operation else 1
-        shared = (words * step % 65_521 + 1).astype(np.uint16).view(np.uint8)
+        before = words(131_072) if operation else np.full(131_072, 0xEE, np.uint8)
+        data = before.copy()
+        shared = words(16_384, 40_503 if operation or "data" in case else 1)
         view = view_of(case, data)
         units, where = units_of(view, case.get("at", 0), shared)
         if operation:
             view.reduce(tuple(case["coordinates"]), units[where], operation, type_name)
         else:
             view.write(tuple(case["coordinates"]), units[where])
-        modelled += 1
+        past = case["group"] == "ragged" and view.stored[0] > view.map.dims[0]
+        ragged.update(["reduction" if operation else "store"] if past else [])
         if not np.array_equal(data, left(case, before)):
             wrong.append((case["kernel"], DATA_TYPES[case["fields"][0]], case["fields"], case["coordinates"]))
-    assert wrong == [] and modelled == len(cases) == 72
+    assert wrong == [] and len(cases) == 215
+    assert ragged == {"store": 52, "reduction": 16}  # each wrote whole pieces of 16 bytes
 
 
 def test_a_recorded_launch_fails_where_the_contract_says_so():
@@ -478,12 +487,12 @@ def test_a_recorded_launch_fails_where_the_contract_says_so():
         operation = kernel.partition("reduce_")[2]
         at = case.get("at", 0)
         transfer = transfers.Transfer(kind, tuple(case["coordinates"]), at=at, operation=operation)
-        rules = transfers.broken(view_of(case, WORDS.astype(np.uint16).view(np.uint8)).map, transfer)
+        rules = transfers.broken(view_of(case, words(131_072)).map, transfer)
         ends = {transfers.RULES[rule].ends for rule in rules}
         assert (case.get("error") in ends) if "error" in case else not rules
         count.update(rules)
         alone.update(rules if len(rules) == 1 else [])
-    assert count == {"tile-alignment": 52, "inner-coordinate": 225, "store-coordinate": 32, "reduction": 71}
+    assert count == {"tile-alignment": 52, "inner-coordinate": 311, "store-coordinate": 84, "reduction": 71}
     told = {rule: text.source.partition("; ")[2] for rule, text in transfers.RULES.items()}
     assert {rule: f"{alone[rule]} launches" for rule in alone} == {
         rule: told[rule] for rule in told if told[rule]
@@ -522,12 +531,14 @@ cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, -2}], [%r1];
     assert "no coordinate of a store may be negative" in result.errors[0].detail
 
 
+@pytest.mark.parametrize("operation", ["cp", "cp.reduce"])
 @pytest.mark.parametrize("count, past", [(20, 8), (24, 0)])
-def test_a_store_writes_whole_pieces_of_16_bytes(count, past):
+def test_a_store_writes_whole_pieces_of_16_bytes(count, past, operation):
     """Of 20 halves the last 4 share a piece of 16 bytes with what lies behind."""
-    store = """
+    added = ".add" if "reduce" in operation else ""
+    store = f"""
 mov.b64 %rd51, k_param_0;
-cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd51, {0}], [%r1];
+{operation}.async.bulk.tensor.1d.global.shared::cta{added}.bulk_group [%rd51, {{0}}], [%r1];
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 """

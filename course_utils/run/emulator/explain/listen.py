@@ -30,6 +30,7 @@ from course_utils.run.emulator.explain.facts.launch import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.owners import Owners
 from course_utils.run.emulator.explain.races import Races
+from course_utils.run.emulator.explain.results import Results
 from course_utils.run.emulator.explain.stages import Stages
 from course_utils.run.emulator.explain.tensor_memory import ColumnRaces
 from course_utils.run.emulator.explain.timeline import Trace
@@ -84,6 +85,7 @@ def attach(
     if trace:
         trace.record, findings.heard = bool(record), trace.found
     machine.unit(Owners)
+    results = machine.unit(Results)
     work, fills, rings = machine.unit(Work), machine.unit(Fills), machine.unit(Stages)
     facts = Facts(machine) if counts else None
     if facts:
@@ -98,7 +100,7 @@ def attach(
             trace.name()
         races.clear(event.cluster, event.alone)
         for one in (
-            (waits, work, fills, rings, columns) if event.alone else ()
+            (waits, work, fills, rings, columns, results) if event.alone else ()
         ):  # they keep what clusters have by turns
             one.clear()
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from course_utils.run.emulator.core.memory import Tensor
+from course_utils.run.emulator.explain.results import held
 from course_utils.run.emulator.units.access import Read, Write
 from course_utils.run.emulator.units.cp_async import CopyIssued
-from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Piece:
-    """A warp's work since the last of so many wgmmas, ``until`` when, in instructions executed."""
+    """A warp's work on the results that it holds (``results.held``), ``until`` when, in instructions
+    executed.
+    """
 
     multiplies: int
     until: int = 0
@@ -49,7 +51,7 @@ class Work:
         self.writes: dict[Warp, Piece] = {}
         self._copies: dict[Warp, Piece] = {}
         self.fetches = Counter[str]()  # reads of each tensor in global memory, of all clusters
-        self._fetched: dict[Warp, int] = {}  # wgmmas issued when it last read a tensor of global memory
+        self._fetched: dict[Warp, int] = {}  # what it held when it last read a tensor of global memory
         machine.probe.listen(Read, self._read)
         machine.probe.listen(Write, self._write)
         machine.probe.listen(CopyIssued, self._copy_issued)
@@ -63,11 +65,11 @@ class Work:
     def _read(self, event: Read) -> None:
         if event.region.__class__ is Tensor:
             self.fetches[event.region.name] += 1
-            self._fetched[event.path.warp] = event.path.warp.unit(Issued).count
+            self._fetched[event.path.warp] = held(event.path.warp)
 
     def _write(self, event: Write) -> None:
         path, warp = event.path, event.path.warp
-        count = warp.unit(Issued).count
+        count = held(warp)
         if count:
             piece = self.writes.get(warp)
             if piece is None or piece.multiplies != count:
@@ -78,7 +80,7 @@ class Work:
             self._copy(path, 0)
 
     def _copy_issued(self, event: CopyIssued) -> None:
-        count = self._fetched[event.path.warp] = event.path.warp.unit(Issued).count
+        count = self._fetched[event.path.warp] = held(event.path.warp)
         self._copy(event.path, count)
 
     def _copy(self, path: Path, count: int) -> None:

@@ -27,7 +27,7 @@ from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Source, Value
 from course_utils.run.emulator.units.mbarrier import find_barrier, mbarriers
-from course_utils.run.emulator.units.tmem import COLUMN, is_pair, tensor_memory
+from course_utils.run.emulator.units.tmem import COLUMN, CtaGroup, is_pair, tensor_memory
 from course_utils.run.emulator.units.wgmma import DESCRIPTOR_SWIZZLES, operand, operand_units
 from course_utils.tma.layouts import UNIT
 
@@ -322,6 +322,7 @@ def _issue(
         raise _unmodelled(p, "A in tensor memory and a pair with M = 128")
     accumulator = Accumulator(target & COLUMN, M, N, len(ctas))
     off = np.unpackbits(masks.view(np.uint8), bitorder="little").astype(np.bool_).reshape(-1, 128)
+    p.machine.unit(CtaGroup).hold(p, form.pair)
     number = issuer.issue(p)
     # fmt: off
     operation = Operation(
@@ -408,7 +409,7 @@ def _sum(batch: Sequence[Operation]) -> None:
     # B of a pair: rows of the even CTA, then of the odd one
     right = np.concatenate([_side(batch, cta, "B") for cta in first.ctas])
     for place, cta in enumerate(first.ctas):
-        weight = machine.tags.weight(cta.number, first.path.warp.index // 4) if machine.tags else 1.0
+        weight = machine.tags.weight(cta.number, first.path.warp.index) if machine.tags else 1.0
         left = _side(batch, cta, "A")
         product = (left * np.float32(weight) if weight != 1 else left) @ right.T
         cells = tensor_memory(cta).cells.view(np.float32)

@@ -396,7 +396,7 @@ def tensor(instruction: Instr) -> Lowered:
                 coordinates = _coordinates(p, view, where[1], lane, rank, store=True)
                 key = coordinates, memory.pick(address, lane)
                 reduces = None
-                if not operation and view.leaves_end(coordinates):
+                if view.leaves_end(coordinates):
                     known: dict[str, Any] = {"who": p.warp, "tensor": view.name, "count": view.spilled}
                     p.report("out-of-bounds", "a store past the end", **known)
                 if operation:

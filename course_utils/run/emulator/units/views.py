@@ -10,15 +10,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from course_utils.artifact import ELEMENT_BYTES, FIRST_FLOAT_TYPE, TMA_ALIGNMENT, TensorMap
+from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE, TMA_ALIGNMENT, TensorMap
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.isa.arithmetic import UNSIGNED
+from course_utils.run.emulator.isa.floats import convert_tf32
 from course_utils.run.emulator.units.reductions import NUMBERS, reduced
 from course_utils.tma.layouts import UNIT, row_pitch, swizzled, tile_bytes
 from course_utils.tma.rules import violations
 
 Coordinates: TypeAlias = tuple[int, ...]  # of a box, innermost first; () where there is no map
 Slices: TypeAlias = tuple[slice, ...]
+_TF32 = convert_tf32(("rna",))
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +55,7 @@ class TensorView:
             return
         view = region.data[: region.size - region.size % size].view(f"u{size}")
         self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
-        # A store writes whole 16-byte pieces, also past the last column (observed on H200)
+        # Stores and reductions write whole 16-byte pieces, also past the last column (observed on H200)
         self.stored = (-(-t.dims[0] * size // UNIT) * UNIT // size, *t.dims[1:])
         self.spilled = max(last + (self.stored[0] - t.dims[0]) * size - region.size, 0)
         self.pieces = self.elements
@@ -68,6 +70,7 @@ class TensorView:
         self.fill = 0
         if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
             self.fill = int("7FF7" * (size // 2), 16)  # observed on H200 (tests/data/tma_hardware.json.gz)
+        self.rounds = DATA_TYPES[t.data_type].startswith("tfloat32")
 
     def places(self, phase: int) -> np.ndarray:
         """Where the box's units lie, swizzled: see ``swizzled_units``."""
@@ -92,13 +95,20 @@ class TensorView:
         """The box's bytes as (units, 2) 64-bit words, filled where the box leaves the tensor."""
         found = self.slices(coordinates)
         if found and all(w.stop - w.start == n for w, n in zip(found[1], self.shape, strict=True)):
-            box = np.ascontiguousarray(self.elements[found[0]])
+            box = self._loaded(found[0])
         else:
             box = np.full(self.shape, self.fill, self.elements.dtype)
             if found:
                 inside, within = found
-                box[within] = self.elements[inside]
+                box[within] = self._loaded(inside)
         return box.reshape(-1).view(np.uint64).reshape(-1, 2)
+
+    def _loaded(self, inside: Slices) -> np.ndarray:
+        """A load rounds tfloat32 to 10 bits of fraction, to the nearest; stores keep all bits. The recorded
+        loads hold no tie, so ties are a guess: away from zero, as cvt.rna.
+        """
+        found = np.ascontiguousarray(self.elements[inside])
+        return _TF32(found).reshape(found.shape) if self.rounds else found
 
     def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
         if found := self.slices(coordinates, self.pieces.shape[::-1]):
@@ -106,7 +116,7 @@ class TensorView:
             self.pieces[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
 
     def leaves_end(self, coordinates: Coordinates) -> bool:
-        """Does a store of this box write a piece past the end of the tensor's memory?"""
+        """Does a store or reduction of this box write a piece past the end of the tensor's memory?"""
         found = self.slices(coordinates, self.stored) if self.spilled else None
         return found is not None and all(
             s.stop == d for s, d in zip(found[0], self.stored[::-1], strict=True)
@@ -114,11 +124,11 @@ class TensorView:
 
     def reduce(self, coordinates: Coordinates, units: np.ndarray, operation: str, type_name: str) -> None:
         """Reduce the box into what the tensor holds there (cp.reduce.async.bulk.tensor)."""
-        if found := self.slices(coordinates):
+        if found := self.slices(coordinates, self.pieces.shape[::-1]):
             inside, within = found
             box = np.ascontiguousarray(units.reshape(-1)).view(self.elements.dtype).reshape(self.shape)
-            held = np.ascontiguousarray(self.elements[inside])
-            self.elements[inside] = reduced(operation, type_name, held, np.ascontiguousarray(box[within]))
+            held = np.ascontiguousarray(self.pieces[inside])
+            self.pieces[inside] = reduced(operation, type_name, held, np.ascontiguousarray(box[within]))
 
     def region_at(self, coordinates: Coordinates) -> str:
         """The box at these coordinates as an index: "A[0:128, 64:128]"."""

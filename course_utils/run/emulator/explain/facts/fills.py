@@ -1,4 +1,4 @@
-"""Fills: what tensor loads bring in one phase of an mbarrier, and what of it ``wgmma`` reads."""
+"""Fills: what tensor loads bring in one phase of an mbarrier, and what of it ``wgmma`` or tcgen05 reads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import numpy as np
 
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
 from course_utils.run.emulator.explain.facts.boxes import elements, leaves
+from course_utils.run.emulator.explain.facts.groups import Group, Groups
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
 from course_utils.run.emulator.explain.races import Races
+from course_utils.run.emulator.units import tcgen05
 from course_utils.run.emulator.units.tma import LoadsIssued
 from course_utils.run.emulator.units.views import TensorView
 from course_utils.run.emulator.units.wgmma import Began
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.threads import CTA, Warp
     from course_utils.run.emulator.units.views import Coordinates
-    from course_utils.run.emulator.units.wgmma import Warpgroup
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Fill:
     cta: CTA
     issues: list[Issue] = field(default_factory=list)
     offsets: set[int] = field(default_factory=set)
-    readers: set[Warpgroup] = field(default_factory=set)
+    readers: set[Group] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
     # of each tensor, by the row where a box begins: how many it has, and from which byte to which it lies
     rows: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
@@ -83,19 +84,21 @@ class Fill:
 
 
 class Fills:
-    """The fills and loads of a cluster. ``operands`` are those of the wgmma that began last, each with its
-    writers' codes and its bytes.
+    """The fills and loads of a cluster. ``operands`` are those of the multiplication that began last, of each
+    CTA that gives some: each with its writers' codes and its bytes.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.counts = Counter[str]()
         self.by_code: dict[int, Fill] = {}
         self.issues: list[Issue] = []
-        self.operands: list[tuple[list[int], int, int]] = []
+        self.operands: list[list[tuple[list[int], int, int]]] = []
         self._races, self._moments = machine.unit(Races), machine.unit(Moments)
+        self._groups = machine.unit(Groups)
         self._loaded: set[tuple[str, Coordinates]] = set()
         machine.probe.listen(LoadsIssued, self._issued)
         machine.probe.listen(Began, self._began)
+        machine.probe.listen(tcgen05.Issued, self._multiplied)
 
     def clear(self) -> None:
         """A cluster has ended."""
@@ -169,16 +172,32 @@ class Fills:
 
     def _began(self, event: Began) -> None:
         """A wgmma begins: what it reads is read."""
-        self.operands = []
-        for written, low, high in self._races.taken_operands():
+        self.operands = [self._read(self._races.taken_operands(), event.group)]
+
+    def _multiplied(self, event: tcgen05.Issued) -> None:
+        """A tcgen05.mma is issued."""
+        op, taken = event.operation, self._races.taken_operands()
+        each = len(taken) // len(op.ctas)
+        self.operands = [
+            self._read(taken[i * each : (i + 1) * each], self._groups.of(op, cta))
+            for i, cta in enumerate(op.ctas)
+        ]
+
+    def _read(
+        self, taken: list[tuple[np.ndarray, int, int]], group: Group
+    ) -> list[tuple[list[int], int, int]]:
+        """The operands in one CTA's shared memory."""
+        operands = []
+        for written, low, high in taken:
             codes = written[:1].tolist() if len(written) == 1 else np.unique(written).tolist()
-            self.operands.append((codes, low, high))
+            operands.append((codes, low, high))
             self.counts["operands"] += 1
             self.counts["operands by TMA"] += all(code in self.by_code for code in codes)
             for code in codes:
                 if code in self.by_code:
                     self.by_code[code].read.add((low, high))
-                    self.by_code[code].readers.add(event.group)
-        if len(self.operands) == 1:
+                    self.by_code[code].readers.add(group)
+        if len(operands) == 1:  # A lies in registers, or in tensor memory
             self.counts["operands"] += 1
             self.counts["operands in registers"] += 1
+        return operands

@@ -19,6 +19,7 @@ from course_utils.run.emulator.explain.facts.k_tiles import KTiles
 from course_utils.run.emulator.explain.facts.registers import Registers
 from course_utils.run.emulator.explain.facts.releases import Releases
 from course_utils.run.emulator.explain.facts.rings import Rings
+from course_utils.run.emulator.explain.facts.roles import Roles
 from course_utils.run.emulator.explain.facts.rows import Rows
 from course_utils.run.emulator.explain.facts.shares import Shares
 from course_utils.run.emulator.explain.facts.stores import Stores
@@ -44,6 +45,10 @@ COUNTED = {
     Family.GLOBAL_STORE,
     Family.WGMMA,
     Family.WGMMA_WAIT,
+    Family.TCGEN05_MMA,
+    Family.TCGEN05_COMMIT,
+    Family.TMEM_ALLOC,
+    Family.TMEM_LOAD,
     Family.PROXY_FENCE,
     Family.REMOTE_ARRIVE,
     Family.CLUSTER_BARRIER,
@@ -75,7 +80,8 @@ class Facts:
         self.rings, self.releases = machine.unit(Rings), machine.unit(Releases)
         self.stores, self.rows = machine.unit(Stores), machine.unit(Rows)
         self.shares, self.registers = machine.unit(Shares), machine.unit(Registers)
-        kept = self.k_tiles, self.rings, self.releases, self.stores, self.rows, self.registers
+        self.roles = machine.unit(Roles)
+        kept = self.k_tiles, self.rings, self.releases, self.stores, self.rows, self.registers, self.roles
         self._of_cluster, self._rooms = kept, (self.fills, *kept, self.shares)
         self._mbarriers = 0  # of the CTA that has the most
 
@@ -91,6 +97,7 @@ class Facts:
             self.rings.close(cta)
             self.k_tiles.rows_multiplied(cta)
             self.stores.close(cta)
+            self.roles.close(cta)
             self.shares.close(cta)
             if self.k_tiles.of(cta):
                 self.registers.close(cta)
@@ -105,7 +112,8 @@ class Facts:
         for room in self._rooms:
             counts.update(room.counts)
         fetches = self.machine.unit(Work).fetches
-        others = fetches.total() > 0 or any(counts[f"ran {name}"] for name in ("CP_ASYNC", "BULK_LOAD"))
+        multiplied = self.machine.artifact.tensors[:2]  # beside them a bias, say
+        others = counts["ran CP_ASYNC"] or any(fetches[tensor.name] for tensor in multiplied)
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         by_threads = LANES * (counts["multiplied 1 a lane"] + 2 * counts["multiplied 2 a lane"])

@@ -27,7 +27,9 @@ class Moment:
         """Must ``other`` have been before?"""
         if self.agent == other.agent:
             return self.now > other.now
-        return self.seen is not None and bool(self.seen[other.agent] >= other.time)
+        if self.seen is None or other.agent >= len(self.seen):  # one that came later
+            return False
+        return bool(self.seen[other.agent] >= other.time)
 
 
 class Moments:

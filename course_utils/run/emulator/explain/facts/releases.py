@@ -1,4 +1,4 @@
-"""Stages that are released: what tells whoever loads over a tile that its wgmmas are done.
+"""Stages that are released: what tells whoever loads over a tile that its wgmmas, or MMAs, are done.
 
 Arrivals on an mbarrier release a stage. Where barriers of threads, or words that threads poll, tell the same,
 roles go in step, and the mbarrier holds nobody back.
@@ -18,6 +18,7 @@ from course_utils.run.emulator.explain.facts.moments import Moment, Moments
 from course_utils.run.emulator.units.access import Atomic, Read, Write, scope_of
 from course_utils.run.emulator.units.mbarrier import Arrived
 from course_utils.run.emulator.units.sync import BarrierJoined, BarrierPassed, ThreadBarrier
+from course_utils.run.emulator.units.tcgen05 import CommitIssued
 from course_utils.run.emulator.units.tma import LoadsIssued
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import Region
     from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
-    from course_utils.run.emulator.units.wgmma import Warpgroup
 
 
 class Releases:
@@ -38,7 +38,7 @@ class Releases:
         self.counts = Counter[str]()
         self._fills, self._k_tiles = machine.unit(Fills), machine.unit(KTiles)
         self._moments = machine.unit(Moments)
-        self._arrivals: dict[int, dict[int, list[tuple[Warp, Moment]]]] = {}
+        self._arrivals: dict[int, dict[int, list[tuple[CTA | None, Moment]]]] = {}
         self._told: dict[Warp | ThreadBarrier, Clock] = {}
         self._told_at: dict[int, np.ndarray] = {}  # by the number of a load's moment
         self._words: dict[tuple[Cluster, Region, int], Clock] = {}
@@ -47,6 +47,7 @@ class Releases:
             machine.probe.listen(Write, self._wrote)
             machine.probe.listen(Atomic, self._changed)
         machine.probe.listen(Arrived, self._arrived)
+        machine.probe.listen(CommitIssued, self._committed)
         machine.probe.listen(BarrierJoined, self._joined)
         machine.probe.listen(BarrierPassed, self._passed)
         machine.probe.listen(LoadsIssued, self._load_issued)
@@ -81,7 +82,17 @@ class Releases:
         if not (event.barrier.expected or event.barrier.issued):
             phases = self._arrivals.setdefault(event.barrier.agent, {})
             moment = self._moments.of(event.path, seen=True)
-            phases.setdefault(event.barrier.phase, []).append((event.path.warp, moment))
+            phases.setdefault(event.barrier.phase, []).append((event.path.cta, moment))
+
+    def _committed(self, event: CommitIssued) -> None:
+        """A commit will arrive once the MMAs of its thread have run, whose CTA ever they read from."""
+        issuer, known = event.issuer, event.issuer.done()
+        if known is None:
+            return
+        moment = Moment(issuer.agent, issuer.time, issuer.time + 1, known.seen)
+        for barrier in event.barriers:
+            phases = self._arrivals.setdefault(barrier.agent, {})
+            phases.setdefault(barrier.phase, []).append((None, moment))
 
     def _released(self, issue: Issue, fill: Fill) -> bool:
         """Had each warpgroup that multiplied of ``fill`` arrived on mbarriers, or had others of its CTA that
@@ -92,11 +103,15 @@ class Releases:
         arrivals = [
             moment
             for agent, phases in self._arrivals.items()
-            for warp, moment in phases.get(int(seen[agent]) - 1, ())
-            if warp.cta is fill.cta
+            for cta, moment in phases.get(int(seen[agent]) - 1, ())
+            if cta in (None, fill.cta)
         ]
         return all(
-            any(arrival.after(moment) for arrival in arrivals for moment in self._done(group, fill))
+            any(
+                arrival.after(moment)
+                for arrival in arrivals
+                for moment in self._k_tiles.read_until(group, fill.code)
+            )
             for group in fill.readers
         )
 
@@ -104,14 +119,10 @@ class Releases:
         """Did anything else tell the load's issuer that a warpgroup had multiplied of ``fill``?"""
         told = self._told_at.get(issue.moment.now)
         return told is not None and any(
-            told[moment.agent] >= moment.now for group in fill.readers for moment in self._done(group, fill)
+            told[moment.agent] >= moment.now
+            for group in fill.readers
+            for moment in self._k_tiles.read_until(group, fill.code)
         )
-
-    def _done(self, group: Warpgroup, fill: Fill) -> list[Moment]:
-        """When the warps of a group had waited for the last wgmma that reads ``fill``."""
-        tiles = self._k_tiles.of_group[group]
-        last = max((tile.last for tile in tiles if fill.code in tile.codes), default=-1)
-        return [moment for warp in group.warps if (moment := self._k_tiles.done(warp, last))]
 
     def _told_of(self, who: Warp | ThreadBarrier, cluster: Cluster) -> Clock:
         if who not in self._told:

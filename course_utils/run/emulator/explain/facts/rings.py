@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
 from course_utils.run.emulator.explain.facts.fills import Fills
+from course_utils.run.emulator.explain.facts.groups import Group, MmaThread
 from course_utils.run.emulator.explain.facts.k_tiles import KTile, KTiles
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
+from course_utils.run.emulator.explain.results import Read, held, issued
 from course_utils.run.emulator.explain.work import WriteBegins
-from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.threads import CTA, Warp
-    from course_utils.run.emulator.units.wgmma import Warpgroup
+    from course_utils.run.emulator.units.tcgen05 import Issuer
 
 Stage: TypeAlias = tuple[int, ...]
 
@@ -37,13 +38,21 @@ class Rings:
         self._fills, self._k_tiles = machine.unit(Fills), machine.unit(KTiles)
         self._moments = machine.unit(Moments)
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        # of tcgen05, by issuer, CTA and the number of an MMA: warps begin to read, and to write, its sums
+        self._reads: dict[tuple[Issuer, CTA, int], list[Moment]] = {}
+        self._reading: dict[Warp, tuple[Issuer, int]] = {}
+        self._writes: dict[tuple[Issuer, CTA, int], list[Moment]] = {}
         self._sums: Counter[Warp] = Counter()  # that it wrote out
         machine.probe.listen(WriteBegins, self._epilogue)
+        machine.probe.listen(Read, self._read)
 
     def clear(self) -> None:
         """A cluster has ended."""
         self._epilogues.clear()
         self._sums.clear()
+        self._reads.clear()
+        self._reading.clear()
+        self._writes.clear()
 
     def close(self, cta: CTA) -> None:
         slices = self._k_tiles.slices(cta)
@@ -61,8 +70,44 @@ class Rings:
     def _epilogue(self, event: WriteBegins) -> None:
         """A warp that has multiplied begins to write results."""
         path, warp = event.path, event.path.warp
-        self._epilogues.setdefault(warp, []).append((warp.unit(Issued).count, self._moments.of(path)))
+        moment = self._moments.of(path)
+        if warp in self._reading and held(warp) != issued(warp):
+            issuer, number = self._reading[warp]
+            self._writes.setdefault((issuer, path.cta, number), []).append(moment)
+        else:
+            self._epilogues.setdefault(warp, []).append((issued(warp), moment))
         self._sums[warp] += not event.copies
+
+    def _read(self, event: Read) -> None:
+        """A warp begins to read an accumulator."""
+        path = event.path
+        self._reading[path.warp] = event.issuer, event.number
+        key = event.issuer, path.cta, event.number
+        self._reads.setdefault(key, []).append(self._moments.of(path))
+
+    def _written(self, group: Group, tile: KTile, following: KTile) -> list[Moment]:
+        """When warps began to write the results of a tile of D that ends with this K tile."""
+        if isinstance(group, MmaThread):
+            return self._writes.get((group.issuer, group.cta, tile.last + 1), [])
+        return [
+            moment
+            for warp in group.warps
+            for count, moment in self._epilogues.get(warp, ())
+            if tile.last < count <= following.begin
+        ]
+
+    def _multiplies_under_reads(self, group: Group, tile: KTile, following: KTile) -> None:
+        """Need the next tile's first MMA not have waited until the sums of this one were read?"""
+        reads = (
+            self._reads.get((group.issuer, group.cta, tile.last + 1))
+            if isinstance(group, MmaThread)
+            else None
+        )
+        if reads:
+            self.counts["accumulators read"] += 1
+            self.counts["accumulators read under MMAs"] += all(
+                following.known[moment.agent] < moment.time for moment in reads
+            )
 
     def _depth(self, tiles: list[KTile], depths: list[float], stages: dict[Stage, float]) -> None:
         """Did a warpgroup use as many stages as the steps ask for? A K of fewer tiles needs no more stages
@@ -80,35 +125,29 @@ class Rings:
                 self.counts[f"rings of {count}"] += used >= count
 
     def _overlaps(
-        self, group: Warpgroup, tiles: list[KTile], depths: list[float], stages: dict[Stage, float]
+        self, group: Group, tiles: list[KTile], depths: list[float], stages: dict[Stage, float]
     ) -> None:
         """Was a later load under way while a K tile was multiplied, a group in flight, and were loads of the
         next tile of D, for half of the ring, free to go while results were written?
         """
-        warps, deep, half = group.warps, sum(stages.values()) > DISTANCE, max(len(stages) // 2, 1)
+        deep, half = sum(stages.values()) > DISTANCE, max(len(stages) // 2, 1)
         # of each K tile, by tiles of D: is any load in flight, and is the next one's free to go
         by_tile: list[list[tuple[bool, bool]]] = [[]]
         for i, (tile, following) in enumerate(zip(tiles, tiles[1:], strict=False)):
             if following.first:
                 by_tile.append([])
-                began = [
-                    moment
-                    for warp in warps
-                    for issued, moment in self._epilogues.get(warp, ())
-                    if tile.last < issued <= following.begin
-                ]
-                if began:
+                self._multiplies_under_reads(group, tile, following)
+                if began := self._written(group, tile, following):
                     rest = takewhile(lambda one: not one.first, tiles[i + 2 : i + 1 + half])
                     self.counts["epilogues"] += 1
                     self.counts["epilogues with loads"] += all(
                         self._fills.free(one.codes, began) for one in (following, *rest)
                     )
                 continue
-            done = [self._k_tiles.done(warp, tile.last) for warp in warps]
-            ends = [moment for moment in done if moment is not None]
+            ends = self._k_tiles.done(group, tile.last)
             seen = tile.clock.seen
             self.counts["K tiles followed"] += 1
-            self.counts["K tiles followed, one queued"] += following.queued
+            self.counts["K tiles followed, one queued"] += following.queued_behind(tile)
             in_flight = any(
                 self._fills.free(later.codes, ends)
                 and any(seen[code & AGENT_MASK] < code >> AGENT_BITS for code in later.codes)

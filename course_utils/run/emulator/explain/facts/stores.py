@@ -20,11 +20,11 @@ from course_utils.run.emulator.explain.facts.boxes import any_stored, elements, 
 from course_utils.run.emulator.explain.facts.k_tiles import KTiles
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
 from course_utils.run.emulator.explain.races import cells
+from course_utils.run.emulator.explain.results import held, issued
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.access import Atomic, Write
 from course_utils.run.emulator.units.tma import BulkGroups, Store, StoreIssued, StoresWaited
 from course_utils.run.emulator.units.views import TensorView
-from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -38,8 +38,8 @@ LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts
 
 @dataclass(slots=True)
 class Written:
-    """A warp has written results to shared memory. ``tile`` is its warpgroup, and how many wgmmas that had
-    issued.
+    """A warp has written results to shared memory. ``tile`` is its warpgroup, and what that held
+    (``results.held``).
     """
 
     moment: Moment
@@ -102,7 +102,7 @@ class Stores:
         # how large the boxes are that were stored or added to: TMA cuts those of a tile at the edge
         self._boxes: dict[tuple[str, Coordinates], int] = {}
         self._stored: set[tuple[str, Coordinates]] = set()
-        # K tiles that each CTA had multiplied for what it added to a box
+        # products that each CTA had multiplied for what it added to a box
         self._added: dict[tuple[str, Coordinates], Counter[int]] = {}
         self._atomics = 0  # on tensors
         self._written: dict[CTA, LastWrites] = {}
@@ -129,8 +129,8 @@ class Stores:
             if following and following.tile() == one.tile():
                 same = [other for other in slices[: slices.index(following)] if other.tile() == one.tile()]
                 self.counts["slices after another"] += 1
-                self.counts["slices filled while a store flies"] += bool(works) or any(
-                    following.written_under(other) for other in same
+                self.counts["slices filled while a store flies"] += bool(works) or following.written_under(
+                    same[-1]
                 )
             elif works is not None:
                 self.counts["stores that a tile follows"] += 1
@@ -141,8 +141,8 @@ class Stores:
         after = False
         for group, tiles in self._k_tiles.of_group.items():
             for tile in tiles if group.cta is cta else ():
-                done = self._k_tiles.done(group.warps[0], tile.last)
-                if done is not None and one.issued.after(done):
+                done = self._k_tiles.done(group, tile.last)[:1]
+                if done and one.issued.after(done[0]):
                     continue
                 after = True
                 if one.waited is None:
@@ -202,7 +202,7 @@ class Stores:
     def _wrote(self, event: Write) -> None:
         """A warp that has multiplied writes to shared memory."""
         path, warp = event.path, event.path.warp
-        count = warp.unit(Issued).count
+        count = held(warp)
         if count and event.region is path.cta.shared:
             writes = self._written.get(path.cta)
             if writes is None:
@@ -233,7 +233,7 @@ class Stores:
         for one in self._slices.get(event.path.cta, ()):
             if one.warp is warp and one.waited is None and all(store.done for store in one.stores):
                 one.waited = self._moments.of(event.path)
-                one.multiplied = warp.unit(Issued).count
+                one.multiplied = issued(warp)
 
     def _changed(self, event: Atomic) -> None:
         self._atomics += isinstance(event.region, Tensor) * np.size(event.offsets)
