@@ -113,8 +113,8 @@ def _chip(name: str) -> Chip:
         if name.lower() in (chip.name.lower(), chip.family.lower(), chip.arch) or word in called:
             return chip
     known = dict.fromkeys(text for chip in CHIPS.values() for text in (chip.family, chip.arch))
-    called = [text.upper() for names in CALLED.values() for text in names]
-    raise ValueError(f"--chip is one of {', '.join([*known, *called])}; not {_short(name)}")
+    said = [text.upper() for names in CALLED.values() for text in names]
+    raise ValueError(f"--chip is one of {', '.join([*known, *said])}; not {_short(name)}")
 
 
 def _of_file(file: str, number: int) -> tuple[TensorMap, int, str]:
