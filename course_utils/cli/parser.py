@@ -299,6 +299,9 @@ def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
     verify.set_defaults(run="tensormap.verify_file")
     verify.add_argument("file", metavar="FILE.jsonl[.gz]")
+    listed = actions.add_parser("rows", help="the recorded calls that break one rule alone")
+    listed.set_defaults(run="tensormap.list_rows")
+    listed.add_argument("rule", metavar="RULE", help="its id, for example box-range; explain names it")
     explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
     explain.set_defaults(run="tensormap.explain_map")
     add = explain.add_argument

@@ -21,7 +21,11 @@ from course_utils.chips import CHIPS, Chip
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
 from course_utils.tma import explain
-from course_utils.tma.rules import row_to_tensor_map, violations
+from course_utils.tma.rules import RULES, row_to_tensor_map, violations
+
+LISTED = 12  # rows of a file that are named
+# what people call a chip, by its family
+CALLED = {"Hopper": ("h100", "h200", "h800", "h20", "gh200"), "Blackwell": ("b100", "b200", "gb200")}
 
 # types that the driver has no code for, and the code under which their bits move
 MOVED_AS = {
@@ -49,6 +53,24 @@ def verify_file(console: Console, file: str) -> int:
         say(console, line)
     say(console, f"{count - len(disagreements)} of {count} agree")
     return EXIT_FAILED if disagreements or not count else 0
+
+
+def list_rows(console: Console, rule: str) -> int:
+    """Print a rule, its source, and where the recorded calls are that break it alone. Raises ValueError and
+    OSError.
+    """
+    found = explain.rows_of(rule)
+    say(console, f"{rule}: {RULES[rule].sentence}")
+    say(console, RULES[rule].source)
+    for file, numbers in found.items():
+        if numbers:
+            shown = ", ".join(map(str, numbers[:LISTED]))
+            more = f" and {len(numbers) - LISTED:,} more" if len(numbers) > LISTED else ""
+            say(console, f"{file}: {len(numbers):,} calls, at rows {shown}{more}")
+            say(console, f"  look at one: course tensormap explain {file} --row {numbers[0]}")
+    if not any(found.values()):
+        say(console, "no rows: the calls are group null of tests/data/tma_hardware.json.gz")
+    return 0
 
 
 def explain_map(
@@ -82,12 +104,17 @@ def explain_map(
 
 
 def _chip(name: str) -> Chip:
-    """A chip by its name, its family, or what kernels for it are compiled for."""
+    """A chip by its name, by what people call it ("H100 SXM"), by its family, or by what kernels for it are
+    compiled for.
+    """
+    word = next(iter(re.findall(r"\w+", name.lower().replace("nvidia", ""))), "")
     for chip in CHIPS.values():
-        if name.lower() in (chip.name.lower(), chip.family.lower(), chip.arch):
+        called = CALLED.get(chip.family, ())
+        if name.lower() in (chip.name.lower(), chip.family.lower(), chip.arch) or word in called:
             return chip
     known = dict.fromkeys(text for chip in CHIPS.values() for text in (chip.family, chip.arch))
-    raise ValueError(f"--chip is one of {', '.join(known)}, or a chip's name; not {name}")
+    said = [text.upper() for names in CALLED.values() for text in names]
+    raise ValueError(f"--chip is one of {', '.join([*known, *said])}; not {_short(name)}")
 
 
 def _of_file(file: str, number: int) -> tuple[TensorMap, int, str]:

@@ -152,7 +152,8 @@ def _another_tensor(old: TensorMap, new: TensorMap, changed: str) -> str:
         row = old.dims[0] * ELEMENT_BYTES[old.data_type]
         if new.strides[0] - row > PADDING:
             return (
-                f"its rows of {row:,} bytes lie {new.strides[0]:,} bytes apart: pad a row no more than needed"
+                f"its rows of {row:,} bytes lie {new.strides[0]:,} bytes apart: "
+                f"pad a row by {PADDING} bytes at most"
             )
     if changed == "element_strides":
         if "element-stride-range" not in rules:

@@ -22,7 +22,7 @@ from course_utils.artifact import (
 )
 from course_utils.chips import HOME, Chip
 from course_utils.tma.layouts import UNIT, base_alignment, boxes, conflicts, row_pitch, swizzled, tile_bytes
-from course_utils.tma.rules import ARGUMENTS, URL, mended, row_to_tensor_map, violations
+from course_utils.tma.rules import ARGUMENTS, RULES, URL, mended, row_to_tensor_map, violations
 from course_utils.tma.transfers import reductions_of
 
 # of a row of driver verdicts
@@ -31,6 +31,7 @@ FIELDS = (
     "dtype", "rank", "addr_off", "dims", "strides", "box", "estr", "interleave", "swizzle", "l2", "oob", "rc",
 )
 # fmt: on
+ROOT = Path(__file__).parents[2]
 RECORDS = ("tests/data/driver_verdicts.jsonl.gz", "tests/data/tma_rules.json.gz")  # of the driver's answers
 
 
@@ -83,6 +84,23 @@ def _row(row: Any, where: str) -> dict:
     return row
 
 
+def rows_of(rule: str) -> dict[str, list[int]]:
+    """The numbers of the recorded calls that break this rule alone, by file of ``RECORDS``.
+
+    Raises ValueError where there is no such rule, and OSError without the course's tests.
+    """
+    if rule not in RULES:
+        raise ValueError(f"there is no rule {rule!r}; the rules are {', '.join(RULES)}")
+    return {
+        name: [
+            number
+            for number, row in rows(ROOT / name)
+            if [one.rule for one in violations(*row_to_tensor_map(row))] == [rule]
+        ]
+        for name in RECORDS
+    }
+
+
 def entries(rank: int) -> dict[str, int]:
     """How many entries of each of a row's arrays the driver reads."""
     return {"dims": rank, "strides": rank - 1, "box": rank, "estr": rank}
@@ -133,7 +151,9 @@ def explain(tensor_map: TensorMap, address: int, chip: Chip = HOME, tile: Sequen
         before, after = dict(fields(tensor_map, address)), dict(fields(*legal))
         changes = [f"{name} {after[name]}" for name in after if after[name] != before[name]]
         lines.append(f"legal with all of these: {'; '.join(changes)}")
-    return "\n".join([*lines, f"the driver's page: {URL}", f"the calls refused: {' and '.join(RECORDS)}"])
+    listed = f"course tensormap rows {found[0].rule} lists those that break this rule alone"
+    refused = f"the calls refused: {' and '.join(RECORDS)}; {listed}"
+    return "\n".join([*lines, f"the driver's page: {URL}", refused])
 
 
 def fields(tensor_map: TensorMap, address: int) -> list[tuple[str, str]]:

@@ -126,7 +126,7 @@ MENDED = {  # each map's: the field, a value that is legal, and what the check s
         ("strides", (2048,), "rows overlap"),
         ("strides", (0,), "rows overlap"),
         ("strides", (16,), "rows overlap"),
-        ("strides", (2**30,), "pad a row no more than needed"),
+        ("strides", (2**30,), "pad a row by 256 bytes at most"),
     ],
     2: [
         ("box", (56, 128), "is not the smallest that holds the tile"),

@@ -120,6 +120,14 @@ def test_the_four_kernels_as_an_h200_ran_them():
     }
 
 
+def test_the_copies_of_rank_1_as_an_h200_ran_them():
+    recorded = Path(__file__).parents[1] / "data" / "tma_hardware.json.gz"
+    cases = json.loads(gzip.decompress(recorded.read_bytes()))["cases"]
+    rank_1 = [one for one in cases if one["group"] == "t4 rank 1"]
+    ends = Counter((one["copy"], one.get("error", one.get("wrong"))) for one in rank_1)
+    assert ends == {("rank 1, nested=False", 0): 8, ("rank 1, nested=True", "hangs"): 3}
+
+
 def test_ungrouped_copy_hangs_or_ends_wrong(cell):
     """The two orders of events that the notebook shows: 63 boxes too many, and a barrier that never comes out
     even.
@@ -211,6 +219,20 @@ def test_words_of_the_symptom_table(edit, words, tmp_path):
     """4.8.1: what the compiler says of a tile grouped on one side only, and of the two results exchanged."""
     verdict = check_copy("t4", edited(solution_path("t4", "cute"), tmp_path, edit), "cute", "emulator")
     assert verdict.points == 0 and words in verdict.diagnosis
+
+
+def test_a_mode_that_fell_out_brings_the_first_row_of_tiles_each_time(tmp_path):
+    """What a row of the table of symptoms says: a coordinate with stride 0 never moves."""
+    lost = "X = cute.make_tensor(X.iterator, cute.make_layout(X.shape, stride=(0, X.stride[1])))"
+    line = "        X_tile = cute.group_modes("
+    verdict = check_copy(
+        "t4",
+        edited(solution_path("t4", "cute"), tmp_path, (line, f"        {lost}\n{line}")),
+        "cute",
+        "emulator",
+    )
+    assert "The loads bring 4,096 of X's 8,192 elements" in str(verdict)
+    assert "the first at [64, 0], which holds what belongs at [0, 0]" in str(verdict)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ words.
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -318,6 +319,34 @@ def test_entries_behind_a_rows_rank_are_not_read(capsys, file):
 def test_a_rank_that_is_no_rank_is_named(capsys, file):
     code, text = run(capsys, "explain", file(LEGAL | {"rank": 2**40}))
     assert code == 1 and f"the row's rank is {2**40}; it is shown as 6" in text and "[rank]" in text
+
+
+def test_the_rows_behind_a_rule_are_listed(capsys):
+    code, text = run(capsys, "rows", "swizzle")
+    assert code == 0 and "40 calls refused" in text and "tma_rules.json.gz: 40 calls, at rows " in text
+    found = re.search(r"course tensormap (explain \S+) --row (\d+)", text)
+    code, text = run(capsys, *found[1].split(), "--row", found[2])
+    assert (
+        code == 1 and "1 rule broken" in text and "course tensormap rows swizzle" in text.replace("\n", " ")
+    )
+    assert run(capsys, "rows", "nothing")[0] == 2
+    assert "20 calls that lacked an array" in run(capsys, "rows", "array-length")[1].replace("\n", " ")
+
+
+@pytest.mark.parametrize("chip", ["H100", "h100 SXM", "H200", "NVIDIA H100 PCIe", "gh200-480"])
+def test_a_chip_has_the_name_that_people_use(capsys, chip):
+    assert "(Hopper)" in run(capsys, "explain", *TILE, "--chip", chip)[1]
+
+
+def test_blackwells_name_and_one_that_is_none(capsys):
+    assert "not Blackwell's" in run(capsys, "explain", *TILE, "--chip", "B200")[1]
+    assert run(capsys, "explain", *TILE, "--chip", "RTX 4090")[0] == 2
+
+
+def test_no_advice_is_a_stride_past_its_range(capsys):
+    dims = f"{2**106 + 1},64"
+    _, text = run(capsys, "explain", "--dims", dims, "--box", "64,64")
+    assert text.replace("\n", " ").count("Nearest legal: globalStrides[0] = 1099511627760") == 2
 
 
 def test_recorded_calls_that_break_one_rule_are_rows_too(capsys):
