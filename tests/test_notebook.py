@@ -564,6 +564,11 @@ def test_timeline_of_nonsense_is_words(arguments):
     assert text and "Timeline of" not in text
 
 
+def test_check_copy_passes_its_element_type_on(capsys):
+    assert checks.check_copy("t2", lambda *shape: None, dtype="float12") == 0
+    assert "'float12' is no element type of copies; these are" in capsys.readouterr().out
+
+
 def test_text_without_a_notebook(monkeypatch, capsys):
     """In a plain Python prompt the same calls print text."""
     monkeypatch.setattr(InteractiveShell, "initialized", lambda: False)

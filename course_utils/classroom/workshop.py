@@ -16,7 +16,7 @@ import struct
 import sys
 import zipfile
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
 from importlib.util import find_spec
@@ -194,7 +194,7 @@ def _read(
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
         kernels = (
             # the chip is what a class is judged for, whatever the child says
-            replace(_kernel(blob, source, kind, dsl, size, form), chip=chip)
+            _kernel(blob, source, kind, dsl, size, form, chip)
             for blob, size, chip in zip(blobs, sizes, chips, strict=True)
         )
         return replace(made, artifacts=tuple(kernels))
@@ -202,11 +202,15 @@ def _read(
         return replace(made, stage="signature", text=str(error))
 
 
-def prepare() -> None:
-    """Make what every sandbox reads and none could keep: NVRTC's precompiled header of TileLang's."""
+def prepare(chips: Iterable[Chip] = (HOME,)) -> None:
+    """Make what every sandbox reads and none could keep: NVRTC's precompiled header of TileLang's for each of
+    these chips.
+    """
     from course_utils.compile import tilelang
 
-    nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS[nvrtc.ARCH], ["tilelang"])
+    for chip in chips:
+        headers = tilelang.HEADERS[chip.arch]
+        nvrtc.compile_source("", tilelang._include_dirs(), headers, ["tilelang"], chip)
 
 
 def _place(place: Place | None) -> Place | None:
@@ -265,9 +269,11 @@ def _map(fields: dict) -> TensorMap:
     return found
 
 
-def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str) -> Artifact:
-    """The Artifact of these bytes, held against the exercise. Raises Refused."""
-    artifact = _unpacked(blob, size)
+def _kernel(
+    blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str, chip: Chip
+) -> Artifact:
+    """The Artifact of these bytes for ``chip``, held against the exercise. Raises Refused."""
+    artifact = replace(_unpacked(blob, size), chip=chip)
     if artifact.dsl != dsl or bool(artifact.source) != (dsl == "tilelang"):
         raise Refused(f"this is no kernel of {dsl}, which the exercise asks for")
     _hold_names(artifact)
@@ -398,7 +404,7 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     """The Artifact with the cubin of its PTX, made here. Raises Refused where the PTX is none."""
     found = _ptxas()
     script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
-    command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
+    command = ("sh", "-c", script, str(found), f"-arch={artifact.chip.arch}", "-v", "-lineinfo")
     ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
     # as a line begins: ptxas quotes a pragma of the PTX, whatever it says
     if re.search(r"^ptxas fatal\s*: Memory allocation failure", ended.said, re.M):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from course_utils.chips import HOME
 from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
 from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all, to_look_at
 from course_utils.classroom.ledger import Ledger, naming
@@ -72,9 +73,10 @@ def grade(
     what = f"{len(class_)} learners, {len(todo)} sources to judge"
     say(console, f"{what}, seed {settings.seed}, sandbox: {form}")
     ledger = Ledger(settings.ledger, key)
-    languages = {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}
+    left = [job.entry.exercise for job in todo if ledger.read(job.entry) is None]
+    languages = {exercise.partition("-")[2] for exercise in left}
     if "tilelang" in languages:
-        workshop.prepare()
+        workshop.prepare({steps.chip_of(exercise.partition("-")[0]) for exercise in left} | {HOME})
     with at_work(console, "judging the course's own solution of step 1"):
         problem = _problem(languages, settings, at_once)
     if problem:

@@ -32,7 +32,7 @@ _BLACKWELL = r"T\.alloc_tmem\(|T\.tcgen05_gemm\(|import [^#\n]*\btcgen05\b|\btcg
 
 def receipt(console: Console, what: str, dsl: str | None, size: str | None) -> int:
     """What the compiler made of a kernel, and the path of each copy."""
-    own = steps.sizes_of(steps.kernel_row(what if is_id(what) else "step03"))
+    own = steps.sizes_of(steps.program_row(what if is_id(what) else "step03"))
     with at_work(console, f"compiling {what}"):
         artifact, kind, source = compiled(what, dsl, size, own[0])
     title = f"Receipt of {what}, {_at(artifact, kind)}"
@@ -65,13 +65,14 @@ def compiled(
     what: str, dsl: str | None, named: str | None, size: tuple[int, ...]
 ) -> tuple[Artifact, str, str]:
     """What a command was given (an id, a file, or an artifact), compiled at the size that the learner
-    ``named`` or else at ``size``. With what it computes, of ``problems.PROBLEMS``, and its Python, "" of an
-    artifact. Where ``dsl`` is None, an id is compiled in the first of its languages, a file in TileLang.
+    ``named`` or else at ``size``; of a pair, the broken kernel. With what it computes, of
+    ``problems.PROBLEMS``, and its Python, "" of an artifact. Where ``dsl`` is None, an id is compiled in the
+    first of its languages, a file in TileLang.
 
     Raises ValueError and CompileError.
     """
     if is_id(what):
-        kinds, dsl = [steps.kernel_row(what).problem], ids.language(what, dsl)
+        kinds, dsl = [steps.program_row(what).problem], ids.language(what, dsl)
         path = ids.solution(what, dsl)
     elif what.endswith(".py"):
         path, dsl = Path(what), dsl or factory.DSLS[0]
@@ -81,7 +82,8 @@ def compiled(
     refused = None
     for kind in kinds:
         try:
-            function = load_factory(path, PROBLEMS[kind].function)
+            wanted = steps.function_of(what) if is_id(what) else PROBLEMS[kind].function
+            function = load_factory(path, wanted)
             at = _size(named, PROBLEMS[kind], size, function)
             chip = _chip(what, path)
             return factory.compile_factory(function, dsl, at, kind, chip), kind, path.read_text()
@@ -97,10 +99,10 @@ def _chip(what: str, path: Path) -> Chip:
     """The chip of an id, or of a file: of the step that it is named for, else the one whose tensor memory
     its source uses.
     """
-    name = what if is_id(what) else path.stem.partition("_")[0]
-    if name in steps.BLACKWELL_STEPS or not is_id(what) and re.search(_BLACKWELL, path.read_text()):
-        return BLACKWELL
-    return HOME
+    if is_id(what):
+        return steps.chip_of(what)
+    named = path.stem.partition("_")[0] in steps.BLACKWELL_STEPS
+    return BLACKWELL if named or re.search(_BLACKWELL, path.read_text()) else HOME
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from course_utils.cli import EXIT_FAILED, run_pair
 from course_utils.cli.kernel import imported_dsl, kernel_file
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile.load import load_factory, read
+from course_utils.grading import steps
 from course_utils.run import backends
 
 SHAPE = "64x64"  # of a pair, where none is named
@@ -70,6 +71,9 @@ def reproduce(
     """
     from course_utils.grading import against, reproducer
 
+    name = steps.named(file)
+    if not Path(file).exists() and any(name in group for group in steps.groups().values()):
+        raise ValueError(f"reproduce takes a FILE with your kernel, not an id: save it, say as {name}.py")
     if not control and not reference and reproducer.is_pair(source := read(file)):
         with tempfile.TemporaryDirectory() as made:
             for name, text in reproducer.programs(source).items():
@@ -77,7 +81,6 @@ def reproduce(
             broken, right = f"{made}/broken.py", f"{made}/control.py"
             return reproduce(console, broken, dsl, right, size or SHAPE, None, out)
     sources = {"kernel.py": read(file), **({"control.py": read(control)} if control else {})}
-    files = {"kernel.py": file, **({"control.py": control} if control else {})}
     folder = Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is there already, and not empty: name another by --out")
@@ -92,16 +95,21 @@ def reproduce(
                     f"{file} computes {mine.kind}: name its inputs and outputs by --against REFERENCE.py "
                     "(notebooks/check_any_kernel.md)"
                 )
+            if control:  # an error names the learner's own file
+                load_factory(control, mine.function)
             case = {"dsl": mine.dsl, "function": mine.function, "size": list(mine.size)}
             text = REFERENCES[mine.kind].format(size=mine.size)
         runs = {}
-        for name, path in files.items():
-            say_now(f"emulating {path}")
-            if reference:
-                runs[name] = reproducer.run_against(path, held)
-            else:
-                factory = load_factory(path, mine.function)
-                runs[name] = reproducer.run(factory, mine.dsl, mine.size, mine.kind)
+        with tempfile.TemporaryDirectory() as made:
+            for name, source in sources.items():  # a card then names the file as the folder has it
+                path = Path(made, name)
+                path.write_text(source)
+                say_now(f"emulating {name}")
+                if reference:
+                    runs[name] = reproducer.run_against(path, held)
+                else:
+                    factory = load_factory(path, mine.function)
+                    runs[name] = reproducer.run(factory, mine.dsl, mine.size, mine.kind)
     lines = {name: reproducer.statements(source) for name, source in sources.items()}
     points = (
         reproducer.points(lines["control.py"], lines["kernel.py"], runs["control.py"], runs["kernel.py"])
@@ -119,12 +127,14 @@ def reproduce(
     (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n")
     versions = environment()
     (folder / "environment.json").write_text(json.dumps(versions, indent=1) + "\n")
-    (folder / "report.md").write_text(_report(case["dsl"], sources, runs, versions))
+    (folder / "report.md").write_text(_report(case["dsl"], lines, runs, versions))
     if not control:
         say(console, f"kernel.py: {runs['kernel.py'].words}")
     for point in points:
         say(console, f"{'ok' if point.passed else 'no'}  {point.name}: {point.detail}")
-    if not control:
+    if not control and runs["kernel.py"].right:
+        say(console, "This kernel shows no fault here: report one only if run.py shows it on your GPU.")
+    elif not control:
         say(console, "There is no control yet: the nearest kernel that is right, by --control FILE.")
     carried = [name for name, source in sources.items() if "course_utils" in source]
     if carried:
@@ -146,19 +156,18 @@ def environment() -> dict[str, str]:
     }
 
 
-def _report(dsl: str, sources: dict[str, str], runs: dict, versions: dict[str, str]) -> str:
-    """The text of the issue, in the order of its DSL's form; what only the author knows is in brackets."""
-    diff = "".join(
-        unified_diff(
-            sources.get("control.py", "").splitlines(keepends=True),
-            sources["kernel.py"].splitlines(keepends=True),
-            "control.py",
-            "kernel.py",
-        )
+def _report(dsl: str, lines: dict[str, list[str]], runs: dict, versions: dict[str, str]) -> str:
+    """The text of the issue, in the order of its DSL's form; what only the author knows is in brackets.
+    ``lines`` are the programs' statements: comments are no difference.
+    """
+    diff = "\n".join(
+        unified_diff(lines.get("control.py", []), lines["kernel.py"], "control.py", "kernel.py", lineterm="")
     )
     rows = "\n".join(f"- {name}: {value}" for name, value in versions.items())
     seen = "\n".join(f"{name}: {run.words}" for name, run in sorted(runs.items()))
-    change = f"They differ by this:\n\n```diff\n{diff}```" if "control.py" in sources else "[a control]"
+    change = "[a control]"
+    if "control.py" in lines:
+        change = f"They differ by this, comments left out:\n\n```diff\n{diff}\n```"
     problem = f"[What goes wrong, in one sentence.]\n\n{change}"
     steps = (
         "`python run.py` launches each program in a process of its own, ends it after 60 s, and compares its "

@@ -58,7 +58,7 @@ def compile_sizes(
     for each; with what the factory printed. ``others`` are sizes that are compiled for another chip than
     ``chip``. As ``compile_factory`` otherwise.
     """
-    called, compiler = _called(factory, kind), _compiler(dsl)
+    called, compiler = _given(_called(factory, kind), kind), _compiler(dsl)
     _require(kind, sizes)
 
     def compile_one(*size: int) -> Artifact:
@@ -77,7 +77,7 @@ def trace_sizes(
     chips: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
     """As ``compile_sizes`` for the ``chips`` of sizes, up to what a compiler's ``trace_kind`` makes."""
-    called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+    called, trace = _given(_called(factory, kind), kind), _compiler(dsl).trace_kind
     _require(kind, sizes)
 
     def trace_one(*size: int) -> Artifact:
@@ -113,6 +113,12 @@ def _called(factory: object, kind: str) -> Callable:
     raise CompileError("load", text)
 
 
+def _given(factory: Callable, kind: str) -> Callable:
+    """The factory with those arguments of the problem that it takes by name."""
+    given = {name: value for name, value in PROBLEMS[kind].given if takes(factory, name)}
+    return partial(factory, **given) if given else factory
+
+
 def _require(kind: str, sizes: Sequence[tuple[int, ...]]) -> None:
     """Raise CompileError for a size that no kernel of this problem can have."""
     problem = PROBLEMS[kind]
@@ -145,8 +151,13 @@ def _for_chip(factory: Callable, chip: Chip) -> Callable:
 
 def takes_sm_count(factory: object) -> bool:
     """Does it take the number of SMs by that name, as a persistent kernel's factory does?"""
+    return takes(factory, "sm_count")
+
+
+def takes(factory: object, name: str) -> bool:
+    """Does it take an argument of this name?"""
     try:
-        return callable(factory) and "sm_count" in inspect.signature(factory).parameters
+        return callable(factory) and name in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # of a builtin: calling it says what is wrong
         return False
 

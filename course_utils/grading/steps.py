@@ -242,6 +242,39 @@ GEMM_CASES["t6"] = Step(
 )
 
 
+# Attention: batch, sequence_q, sequence_k, heads, kv_heads, D. No length is of whole tiles. K and V go round
+# a ring of two stages three times; causal queries see no key of some tiles, and all of others
+_PLAIN = (
+    *("wgmma", "own barriers and fences", "aligned tiles", "tensor loads", "tensor stores", "expect-tx"),
+    *("proxy fence", "store wait", "operands by TMA", "D once", "rank-4 maps"),
+)
+_FED = (*_PLAIN, "two full barriers", "stage barriers", "empty barriers", "setmaxnreg", "three warpgroups")
+_ATTENTION_SIZES = (
+    *((2, 1000, 1544, 8, 2, 128), (3, 333, 777, 6, 3, 96), (4, 520, 264, 5, 1, 64), (1, 129, 2049, 4, 4, 96)),
+    *((5, 1, 72, 6, 2, 128), (1, 2048, 2048, 4, 1, 128)),
+)
+_ATTENDED = ((1, 150, 813, 2, 1, 128), None), ((2, 70, 200, 2, 2, 96), None), ((1, 300, 130, 4, 2, 64), None)
+ATTENTION = {
+    case.id: case
+    for case in (
+        Step("a1", "attention", 10, _PLAIN, problem="attention"),
+        Step("a1b", "attention with a producer", 10, _FED, problem="attention"),
+        Step("a2", "attention in ping-pong", 10, _FED, problem="causal attention"),
+        Step("a2b", "softmax under products", 10, (*_FED, "wgmma in flight"), problem="causal attention"),
+        Step(
+            "a2c",
+            "attention on a persistent grid",
+            10,
+            (*_FED, "wgmma in flight", "fixed grid", "loads in the epilogue"),
+            problem="causal attention",
+        ),
+    )
+}
+ATTENTION = {
+    name: replace(case, check_sizes=_ATTENTION_SIZES, emulated=_ATTENDED) for name, case in ATTENTION.items()
+}
+
+
 # Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
 # fmt: off
 _RAGGED = ((4805, 2304, 192), FIRST_AND_LAST), ((459, 512, 1152), None), ((1490, 1792, 64), None)
@@ -513,6 +546,7 @@ def groups() -> dict[str, dict[str, Row]]:
         "tasks": {**TASKS},
         "Blackwell steps": {**BLACKWELL_STEPS},
         "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | PAIR_CASES | GEMM_CASES | PATH_CASES).items())),
+        "attention cases": {**ATTENTION},
         "model": {**PLAN_CASES},
     }
 
@@ -539,10 +573,17 @@ def find(step_id: str) -> Step:
 
 def kernel_row(name: str) -> Step | CopyCase:
     """The row of an id whose exercise is a kernel. Raises ValueError for any other."""
+    found = program_row(name)
+    if isinstance(found, PairCase):
+        raise ValueError(f"{name} is a pair of kernels, with a function broken: course check {name}")
+    return found
+
+
+def program_row(name: str) -> Step | CopyCase | PairCase:
+    """The row of an id with a kernel; of a pair, the broken one is meant. Raises ValueError for any other."""
     found = row(name)
-    if not isinstance(found, Step | CopyCase):
-        what = "is a pair of kernels, with" if isinstance(found, PairCase) else "has no kernel, only"
-        raise ValueError(f"{name} {what} a function {function_of(name)}: course check {name}")
+    if not isinstance(found, Step | CopyCase | PairCase):
+        raise ValueError(f"{name} has no kernel, only a function {function_of(name)}: course check {name}")
     return found
 
 
@@ -610,15 +651,18 @@ def function_of(name: str) -> str:
 
 
 def trace_size(name: str) -> tuple[int, ...]:
-    """The size at which one launch is traced: a copy's first shape, a one-tile step's own, that of a task on
-    rows, ``TRACE_SIZE`` for any other step or file.
+    """The size at which one launch is traced: a copy's first shape, a pair's, a one-tile step's own, that of
+    a task on rows, ``TRACE_SIZE`` for any other step or file.
     """
+    if name in PAIR_CASES:
+        return PAIR_CASES[name].shape
     if name in COPY_CASES:
         return COPY_CASES[name].shapes[0]
     if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
         return TASKS[name].check_sizes[-1]
-    if name in GEMM_CASES and len(GEMM_CASES[name].emulated[0][0]) != len(TRACE_SIZE):
-        return min((size for size, _ in GEMM_CASES[name].emulated), key=math.prod)
+    case = (GEMM_CASES | ATTENTION).get(name)
+    if case and len(case.emulated[0][0]) != len(TRACE_SIZE):
+        return min((size for size, _ in case.emulated), key=math.prod)
     step = (STEPS | BLACKWELL_STEPS).get(name)
     if step is not None and "512 columns" in step.requires:
         return 512, 512, 320
@@ -628,6 +672,14 @@ def trace_size(name: str) -> tuple[int, ...]:
     return M, N, K
 
 
-def sizes_of(row: Step | CopyCase) -> tuple[tuple[int, ...], ...]:
-    """The sizes, or shapes, at which a GPU checks a kernel."""
+def chip_of(name: str) -> Chip:
+    """The chip that the kernels of an id are compiled for. Raises ValueError."""
+    found = row(name)
+    return found.chip if isinstance(found, Step) else HOME
+
+
+def sizes_of(row: Step | CopyCase | PairCase) -> tuple[tuple[int, ...], ...]:
+    """The sizes, or shapes, at which a kernel is checked."""
+    if isinstance(row, PairCase):
+        return (row.shape,)
     return row.shapes if isinstance(row, CopyCase) else row.check_sizes

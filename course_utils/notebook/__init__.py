@@ -37,6 +37,7 @@ from course_utils.notebook.records import (
     recorded,
     recorded_fences,
     recorded_fp8_sums,
+    recorded_scores,
     shapes,
     time_parts,
     tried,

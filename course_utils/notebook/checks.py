@@ -46,9 +46,12 @@ def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
     return _graded(step, dsl, lambda on: levels.check_gemm(step, gemm, dsl, on_progress=on))
 
 
-def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
-    """Grade ``copy(*shape)``, a kernel that copies X to Y, by its path and its bytes, as ``check`` does."""
-    return _graded(case, dsl, lambda on: copies.check_copy(case, copy, dsl, on_progress=on))
+def check_copy(case: str, copy: object, dsl: str = "tilelang", dtype: str = "float16") -> float:
+    """Grade ``copy(*shape)``, a kernel that copies X to Y, by its path and its bytes, as ``check`` does.
+
+    ``dtype`` is the element type of X and Y, of ``problems.COPIES``.
+    """
+    return _graded(case, dsl, lambda on: copies.check_copy(case, copy, dsl, on_progress=on, dtype=dtype))
 
 
 def check_maps(case: str, mend: Callable) -> float:

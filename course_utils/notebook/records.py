@@ -244,6 +244,31 @@ def profiled_paths() -> None:
         )
 
 
+def recorded_scores() -> None:
+    """Show the recorded times of case t6's kernels, and their speed over each of torch's ways. Raises
+    nothing.
+    """
+    with at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "scores.json").read_text())
+        peers = list(dict.fromkeys(entry["peer"] for entry in data["entries"]))
+        rows: dict[tuple[str, str], list[str]] = {}
+        for entry in data["entries"]:
+            timed = entry["timing"]
+            figures = [
+                *(f"{entry['shape']}, {by(entry['at'])}", steps.DSL_NAMES[entry["dsl"]]),
+                *(f"{timed['seconds'] * 1e6:,.0f}", f"{timed['tflops']:.0f}"),
+                f"{timed['bytes_per_second'] / 1e12:.2f}",
+            ]
+            row = rows.setdefault((entry["shape"], entry["dsl"]), figures)
+            row.append(f"{timed['ratio']:.2f}")
+        head = ["batch x seq_q x seq_k x heads x kv_heads x D", "DSL", "us", "TFLOP/s", "TB/s"]
+        place.finish(tabled([*head, *(f"over {peer}" for peer in peers)], list(rows.values())))
+        say(
+            "Bursts; TB/s counts Q, K and S once each. *Over 1.38* is 1.38 times as fast in the same run. "
+            f"Recorded: {_source('scores', data)}."
+        )
+
+
 def recorded_fp8_sums() -> None:
     """Show the error of fp8 sums on an H200, by one accumulator for all of K and by two. Raises nothing."""
     with at_work("reading the record", "The record cannot be shown") as place:

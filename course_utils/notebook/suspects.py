@@ -24,7 +24,7 @@ from course_utils.run.trial import Trial
 STEP, KIND = "t6", "scores of heads"
 SUSPECTS = (
     *("t6_head_for_head", "t6_merged_rows", "t6_strides_exchanged"),
-    *("t6_batch_missing", "t6_scale_missing", "t6_heads_in_turn"),
+    *("t6_batch_missing", "t6_scale_missing", "t6_heads_in_turn", "t6_plain_copy"),
 )
 
 # K's tiles by the consumer's threads, from K as it lies, in place of the producer's loads
@@ -72,10 +72,11 @@ def suspect(number: int, guess: int | None = None, dsl: str = "tilelang") -> Non
     shown. Raises nothing.
     """
     with at_work(f"looking at suspect {number}", "This suspect cannot be shown") as place:
-        if not isinstance(number, int) or not 1 <= number <= len(SUSPECTS):
-            place.finish(paragraph(f"There are suspects 1 to {len(SUSPECTS)}, not {number!r}."))
+        names, choices = suspects_of(dsl), explanations(dsl)
+        if not isinstance(number, int) or not 1 <= number <= len(names):
+            place.finish(paragraph(f"There are suspects 1 to {len(names)}, not {number!r}."))
             return
-        fault, choices = kernels(dsl, STEP)[SUSPECTS[number - 1]], explanations(dsl)
+        fault = kernels(dsl, STEP)[names[number - 1]]
         if guess is not None and guess not in range(1, len(choices) + 1):
             place.finish(paragraph(f"A guess is a number from 1 to {len(choices)}, not {guess!r}."))
             return
@@ -95,9 +96,14 @@ def suspect(number: int, guess: int | None = None, dsl: str = "tilelang") -> Non
         place.finish(Shown(text, lambda: folded("What was changed in the solution", text)))
 
 
+def suspects_of(dsl: str) -> list[str]:
+    """The suspects that this DSL can write."""
+    return [name for name in SUSPECTS if name in kernels(dsl, STEP)]
+
+
 def explanations(dsl: str) -> list[str]:
     """What each suspect is, in an order of its own."""
-    return sorted(kernels(dsl, STEP)[name].what for name in SUSPECTS)
+    return sorted(kernels(dsl, STEP)[name].what for name in suspects_of(dsl))
 
 
 def evidence(fault: Fault) -> tuple[list[str], list[list[str]]]:

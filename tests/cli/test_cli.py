@@ -361,6 +361,13 @@ def test_an_exercise_without_a_kernel_says_what_checks_it(command, course):
     assert "leave out --dsl cute" in course("check", "t1", "--dsl", "cute")[2]
 
 
+def test_of_a_pair_the_broken_kernel_is_shown(course):
+    code, out, err = course("source", "t4b", "--dsl", "tilelang", "--ptx")
+    assert (code, err) == (0, "") and "T.mbarrier_expect_tx(full, tile * tile * 2)" in out
+    code, _, err = course("bundle", "out.pyz", "--step", "t4b")
+    assert code == USAGE and "t4b is a pair of kernels" in err
+
+
 @pytest.mark.parametrize(
     "name, of",
     [("t2", "tilelang"), ("t3c", "cute"), ("t4", "cute"), ("t5", "tilelang"), ("task05c", "tilelang")],

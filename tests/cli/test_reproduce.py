@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,30 @@ def test_a_file_that_defines_both_is_a_pair_by_itself(course):
     control, broken = (Path("pair", name).read_text() for name in ("control.py", "kernel.py"))
     assert "def copy(" in control and "def control(" not in broken and control.count("def ") == 3
     assert json.loads(Path("pair/case.json").read_text())["size"] == [64, 64]
+    report = Path("pair/report.md").read_text()
+    assert "broken.py" not in report
+    line = int(re.search(r"at kernel\.py, line (\d+): ", report)[1])
+    assert f"line {line}: {broken.splitlines()[line - 1].strip()}" in report
+
+
+def test_comments_are_no_part_of_the_difference(course):
+    Path("mine.py").write_text(
+        "# mine\n" + BROKEN.replace("import cutlass\n", "import cutlass  # the DSL\n", 1)
+    )
+    course("mine.py", "--control", "control.py", "--size", "64x64", "--out", "pair")
+    report = Path("pair/report.md").read_text()
+    assert report.count("@@ -") == 1 and "# mine" not in report
+
+
+def test_a_kernel_without_a_fault_is_told_so(course):
+    code, out, _ = course("control.py", "--size", "64x64", "--out", "alone")
+    assert code == FAILED and "shows no fault here" in out and "no control yet" not in out
+
+
+@pytest.mark.parametrize("name", ["t3a", "T4", "step05"])
+def test_an_id_is_no_file(course, name):
+    code, _, err = course(name)
+    assert code == USAGE and "takes a FILE" in err
 
 
 def test_without_a_control_it_says_what_a_control_is(course):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Tail: TypeAlias = tuple[Cause, ...]  # clauses that go on a sentence
 
+AHEAD = 2  # phases that a stage's full barrier may be ahead of its empty one
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
 
 
@@ -312,6 +313,8 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[Tail, Place | None, int | None
     alike = (b for b in mbarriers(barrier.cta).values() if names.stage_of(b)[1:] == (stage, count))
     full = next((b for b in alike if account(b).carries_bytes), None)
     if full is None or mine.carries_bytes or not barrier.pending:
+        return (), None, None
+    if full.phase > barrier.phase + AHEAD:  # of another ring, as that of accumulators is
         return (), None, None
     arrived = {(warp.cta, warp.index // 4) for warp in mine.this_phase}
     all_mbarriers = [mbarriers(cta) for cta in path.cta.cluster.ctas]

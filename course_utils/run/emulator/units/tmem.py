@@ -199,8 +199,8 @@ class CtaGroup:
         if self.pair is None:
             self.pair = pair
         elif self.pair != pair:
-            values = {"who": path.warp, "now": 1 + pair, "before": 1 + self.pair}
-            path.report("cta-group", "two CTA groups", **values)
+            before = 1 + self.pair
+            path.report("cta-group", "two CTA groups", who=path.warp, now=1 + pair, before=before)
 
 
 def alloc(instruction: Instr) -> Lowered:

@@ -135,10 +135,12 @@ class Shares:
 
 
 def _sides(tiles: Mapping[int, list[Coordinates]]) -> list[int]:
-    """Rows and columns of D in a tile, zeros where all tiles begin in one row, or in one column."""
+    """Rows and columns of D in a tile, zeros where all tiles begin in one row, or in one column, and for a
+    tensor of other than two dimensions.
+    """
     corners = [corner for mine in tiles.values() for corner in mine]
-    if any(len(corner) < 2 for corner in corners):
-        return [0, 0]  # a tensor of one dimension
+    if any(len(corner) != 2 for corner in corners):
+        return [0, 0]
     begins = [sorted({corner[axis] for corner in corners}) for axis in (0, 1)]
     return [gcd(*(b - a for a, b in pairwise(axis))) for axis in begins]
 
