@@ -1,5 +1,6 @@
 """The rungs of attention in both DSLs: right at any length, mask and schedule; registers without spills."""
 
+import json
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import SOLUTIONS, load_factory
 from course_utils.problems import PROBLEMS
+from course_utils.recordings import measured
 from course_utils.run.emulator.launch import emulated
 
 RUNGS = sorted({path.stem for dsl in DSLS for path in (SOLUTIONS / dsl).glob("a[12]*_*.py")})
@@ -83,3 +85,18 @@ def test_cute_dsl_refuses_a_tensor_of_one_row():
 
 def test_both_languages_have_the_same_rungs():
     assert all((SOLUTIONS / dsl / f"{rung}.py").exists() for dsl in DSLS for rung in RUNGS)
+
+
+def test_the_page_of_solutions_has_the_recorded_figures():
+    """The ladder at D = 128 rises in both languages, and the page says by how much."""
+    entries = json.loads((measured.FOLDER / "attention.json").read_text())["entries"]
+    page = (SOLUTIONS.parent / "docs" / "solutions.md").read_text()
+    tflops = {(one["shape"], one["rung"], one["dsl"]): one["tflops"] for one in entries if one.get("tflops")}
+    ladder = {dsl: [tflops["D 128", rung, dsl] for rung in RUNGS] for dsl in DSLS}
+    assert all(sorted(figures) == figures for figures in ladder.values())
+    for rung in RUNGS:
+        cells = [
+            " / ".join(f"{tflops[shape, rung, dsl]:.0f}" for dsl in DSLS)
+            for shape in ("D 128", "D 128, causal")
+        ]
+        assert f"{rung}.py" in page and f"| {cells[0]} | {cells[1]} |" in page, rung
