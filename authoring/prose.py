@@ -30,8 +30,9 @@ _CODE = re.compile(r"`([^`]+)`")
 _NO_PROSE = re.compile(
     r"```.*?```|``.*?``|`[^`\n]*`|\]\([^)]*\)|<code>.*?</code>|<!--.*?-->|<[^<>\n]*>", re.S
 )
-_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)|</?(?:details|summary)>")
-_END = re.compile(r"(?<=[.?!:;])[)\"*]*\s+(?=[A-Z*`\"(])")
+_FOLD = re.compile(r"</?(?:details|summary)>")
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)")
+_END = re.compile(r"(?<=[.?!:;])[)\"*]*\s+(?=[A-Z\d*\"(\[])")
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ def long(texts: list[Text]) -> list[str]:
     """Each sentence and each paragraph with too many words, as a line; tables, headings and code aside."""
     lines = []
     for text in texts:
-        plain = _NO_PROSE.sub(lambda found: " x " if found[0][:1] == "`" else "", text.text)
-        for block in _BLOCK.split(plain):
+        plain = _NO_PROSE.sub(lambda found: "X" if found[0][:1] == "`" else "", _FOLD.sub("\n\n", text.text))
+        for block in _BLOCK.split(re.sub(r"^> ?", "", plain, flags=re.M)):
             if not block or block.lstrip()[:1] in ("|", "#", "!"):
                 continue
             words = len(block.split())

@@ -1,7 +1,7 @@
 """Attention: every rung in both DSLs timed beside torch's scaled_dot_product_attention with cuDNN's and with
 the flash backend, on a GPU machine without a DSL. An archive carries the kernels compiled.
 
-    python -m benchmarks.attention build/attention.pyz [rung ...]
+    python -m benchmarks.attention build/attention.pyz [rung ...] [--plans=rung]
     python attention.pyz --out attention.json      # there: torch, cuda-bindings and msgspec are enough
 
 Each output is held against the fp32 reference before its kernel is timed. A sample is one launch after the
@@ -49,6 +49,13 @@ SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 LADDER = 4  # of these shapes, the first ones, every rung is timed, and those of ``BEST`` at all
 BEST = "a2b_", "a2c_"
+# other tiles than a rung's own, with the registers of its roles, by D; "--plans" times them at these shapes
+PLANS: dict[int, list[tuple[int, int, tuple[int, int]]]] = {
+    128: [(128, 176, (24, 240)), (128, 144, (24, 240)), (128, 112, (24, 240))],
+    96: [(192, 128, (32, 160)), (192, 96, (32, 160)), (128, 176, (24, 240)), (128, 144, (24, 240))],
+    64: [(192, 96, (32, 160)), (128, 192, (24, 240)), (128, 160, (24, 240)), (128, 128, (24, 240))],
+}
+PLANNED = "D 128", "D 128, causal", "D 96", "D 96, causal", "D 64", "D 64, causal"
 PEERS = "cuDNN", "flash"
 SAMPLES = 15
 START_SECONDS, JOB_SECONDS = 90.0, 30.0  # what a process may take to begin, and for a kernel
@@ -68,8 +75,10 @@ def rungs() -> dict[str, dict[str, Path]]:
     return found
 
 
-def build(path: str, chosen: list[str]) -> None:
-    """Compile the rungs, all or those that begin so, at every shape, and write the archive."""
+def build(path: str, chosen: list[str], plans: str = "") -> None:
+    """Compile the rungs, all or those that begin so, at every shape, and the other ``PLANS`` of a rung, and
+    write the archive.
+    """
     from course_utils.compile.errors import CompileError
     from course_utils.compile.factory import compile_factory
     from course_utils.compile.load import load_factory
@@ -90,13 +99,17 @@ def build(path: str, chosen: list[str]) -> None:
                 dtype = PROBLEMS[kind].tensors(*size)[0].dtype
                 factory = load_factory(files[dsl], "attention")
                 own = partial(factory, causal="causal" in kind, dtype=dtype)
-                job = name, rung, dsl
-                jobs.append(job)
-                try:
-                    archive.writestr(_place(job), compile_factory(own, dsl, size, kind).to_bytes())
-                except CompileError as error:
-                    failed[_place(job)] = str(error)[:300]
-                print(*job, failed.get(_place(job), ""), flush=True)
+                made = {rung: own}
+                if plans and rung.startswith(plans) and name in PLANNED:
+                    made |= {f"{rung} {M}x{N}": partial(own, plan=(M, N, r)) for M, N, r in PLANS[size[-1]]}
+                for called, one in made.items():
+                    job = name, called, dsl
+                    jobs.append(job)
+                    try:
+                        archive.writestr(_place(job), compile_factory(one, dsl, size, kind).to_bytes())
+                    except CompileError as error:
+                        failed[_place(job)] = str(error)[:300]
+                    print(*job, failed.get(_place(job), ""), flush=True)
         archive.writestr("jobs.json", json.dumps({"jobs": jobs, "failed": failed}))
 
 
@@ -111,16 +124,19 @@ def work(size: tuple[int, ...], causal: bool) -> int:
 
 
 class Shape:
-    """Inputs on the GPU, what must come of them, and the peers."""
+    """Inputs on a GPU, or for a test on the CPU; what must come of them, and the peers."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, device: str = "cuda") -> None:
         kind, self.size = SHAPES[name]
         self.causal, problem = "causal" in kind, PROBLEMS[kind]
-        generator = torch.Generator(device="cuda").manual_seed(seed)
+        generator = torch.Generator(device=device).manual_seed(seed)
         tensors = problem.tensors(*self.size)
-        self.inputs = [problem.draw(one, tensors, generator, "cuda") for one in tensors[:3]]
-        self.O = torch.empty(tensors[3].shape, device="cuda", dtype=self.inputs[0].dtype)  # noqa: E741
-        self.kind, self.flush = kind, torch.empty(timing.FLUSH_BYTES, device="cuda", dtype=torch.uint8)
+        self.inputs = [problem.draw(one, tensors, generator, device) for one in tensors[:3]]
+        self.O = torch.empty(tensors[3].shape, device=device, dtype=self.inputs[0].dtype)  # noqa: E741
+        self.kind = kind
+        self.flush = torch.empty(
+            timing.FLUSH_BYTES if device == "cuda" else 0, device=device, dtype=torch.uint8
+        )
         self.right: tuple[Values, Values] | None = None
 
     def wrong(self, O: Values) -> str:  # noqa: E741
@@ -341,4 +357,5 @@ def run() -> int:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    build(sys.argv[1], sys.argv[2:])
+    planned = [word.removeprefix("--plans=") for word in sys.argv[2:] if word.startswith("--plans=")]
+    build(sys.argv[1], [word for word in sys.argv[2:] if not word.startswith("--")], *planned)

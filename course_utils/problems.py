@@ -66,7 +66,7 @@ class Problem:
     input. ``values`` of the inputs are those that the outputs must have, in fp32 or better; ``absolute`` of K
     is the error that a sum may have beside the rounding of its output, and ``allowed`` of the inputs that
     error of each element, where it is not the same for all. ``require`` raises ValueError for a size that
-    cannot be computed.
+    cannot be computed. ``given`` are arguments by name beside the size, to a factory that takes them.
     ``operands`` of the inputs are A (M x K) and B (N x K) of which the one output is the product: a wrong one
     is explained by them. ``mistaken`` are other values that a usual mistake leaves, each with the case of its
     sentence (``grading.words``); ``infinite`` is the case where a row is NaN or inf.
@@ -86,6 +86,7 @@ class Problem:
     absolute: Callable[[int], float] = lambda K: ABSOLUTE_PER_K * K
     allowed: Callable[..., Values] | None = None
     require: Callable[..., None] | None = None
+    given: tuple[tuple[str, object], ...] = ()
     operands: Callable[..., tuple[Values, Values]] | None = None
     mistaken: tuple[tuple[str, Callable[..., Values]], ...] = ()
     infinite: str = ""
@@ -494,6 +495,7 @@ PROBLEMS = {
                 draw=attention.draw(causal),
                 allowed=attention.allowed(sees),
                 require=attention.require_attention,
+                given=(("causal", causal), ("dtype", dtype)),
                 mistaken=attention.mistaken(causal),
                 infinite="not-subtracted",
                 multiplied=0,

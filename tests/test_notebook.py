@@ -354,6 +354,7 @@ def test_recorded_names_what_is_not_there():
         ),
         ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
         ("no_phase_flip", "race", ["Your guess is right. Race", "waited for", "the kernel died"]),
+        ("no_phase_flip", "fault", ["that is how the recorded GPU ended this race. Race: nothing", "died"]),
     ],
 )
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
@@ -376,7 +377,7 @@ def test_a_change_of_a_given_line_is_shown_and_an_answer_is_not(name, told, monk
     """The first fault changes a line that step 4 asks for, the second a line that step 6 gives."""
     monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: RIGHT)
     text = shown(notebook.what_if, name, "wrong")[1]
-    assert ("It shows here once you have that" in text) != told
+    assert ("It appears here once you have written it" in text) != told
     assert ("sm_count - 1" in text) == told and "T.tma_copy" not in text
 
 

@@ -27,10 +27,11 @@ NAMED = 40  # files of one learner that are left out and named
 DEEP = 2  # archives in one another
 LIST_LIMIT = 4 << 20  # bytes of the list at the end of a learner's archive; some 50,000 files
 
-# step05, step5, "Step 05", task_05a, t3a, plan11, and case13a, as t3a was called; a letter that begins a word
-# belongs to the word, and "T1" alone is a team's
+# step05, step5, "Step 05", task_05a, t3a, plan11, b05_, and case13a, as t3a was called; a letter that begins
+# a word belongs to the word, and "T1" alone is a team's
 EXERCISE = re.compile(
-    r"(step|case|task|plan(?=[ _-]?11)|(?<![a-z0-9])t(?=[1-5]\D))[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?",
+    r"(step|case|task|plan(?=[ _-]?11)|(?<![a-z0-9])t(?=[1-5]\D)|(?<![a-z0-9])b(?=(?:0[1-9]|10)[_.-]))"
+    r"[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?",
     re.I,
 )
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)

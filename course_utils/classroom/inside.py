@@ -19,7 +19,7 @@ from typing import IO, NoReturn
 import msgspec
 
 from course_utils.artifact import TensorMap
-from course_utils.chips import HOME
+from course_utils.chips import CHIPS
 from course_utils.compile import child, factory, guard, load
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
@@ -110,7 +110,8 @@ def main() -> None:
             head["paths"] = _predicted(function, request["paths"])
         else:
             sizes = [tuple(size) for size in request["sizes"]]
-            chips = {size: HOME.with_sms(sms) for size, sms in zip(sizes, request["sms"], strict=True)}
+            chip = CHIPS[request["chip"]]
+            chips = {size: chip.with_sms(sms) for size, sms in zip(sizes, request["sms"], strict=True)}
             with closing(factory.trace_sizes(function, dsl, sizes, kind, chips)) as traced:
                 for one in traced:
                     head["printed"] = head["printed"] or one.printed

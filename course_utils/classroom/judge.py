@@ -15,6 +15,7 @@ from math import prod
 
 from course_utils import plans
 from course_utils.artifact import Artifact
+from course_utils.chips import HOME
 from course_utils.classroom import provenance, randomize, similar, submissions, workshop
 from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
@@ -79,6 +80,8 @@ def judge(
     SandboxError where the machine is at fault, and ValueError for no such exercise.
     """
     row = steps.row(name)
+    if isinstance(row, Step) and row.chip != HOME:
+        backend = "emulator"  # the GPU that is here is another chip
     if isinstance(row, Step):
         wanted: Row = randomize.step(row, seed)
     else:
@@ -166,7 +169,8 @@ def _run(
         size for size in (*(size for size, _ in plan), *checks, *timed, real) if size and size not in sms
     ]
     sizes = list(dict.fromkeys([*whole, *sms]))
-    made = workshop.make(source, wanted.problem, dsl, sizes, (), form, sms=sms)
+    chip = wanted.chip if isinstance(wanted, Step) else HOME
+    made = workshop.make(source, wanted.problem, dsl, sizes, (), form, sms=sms, chip=chip)
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
         return Judged(verdict, made.seconds, made.memory, made.note), {}, True

@@ -11,6 +11,7 @@ import sys
 from base64 import b64decode
 
 from course_utils.artifact import Artifact
+from course_utils.chips import CHIPS
 from course_utils.classroom.inside import answer, settle
 from course_utils.compile import factory, load
 from course_utils.compile.errors import CompileError
@@ -26,7 +27,8 @@ def main() -> None:
     head = {"stage": "", "text": "", "open": "", "printed": "", "note": ""}
     made: list[bytes] = []
     try:
-        compiled = factory.compile_traced(traced, dsl, sizes, request["kind"])
+        chip = CHIPS[request["chip"]]
+        compiled = factory.compile_traced(traced, dsl, sizes, request["kind"], chip)
         made += [one.artifact.to_bytes() for one in compiled]
     except CompileError as error:
         head |= error.data()

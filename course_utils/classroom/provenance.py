@@ -61,7 +61,7 @@ def _work_elsewhere(artifact: Artifact, source: str) -> str:
         found = list(authors(artifact))
     except PtxError:
         return ""
-    for kinds in ({Family.WGMMA}, TENSOR_COPIES):
+    for kinds in ({Family.WGMMA, Family.TCGEN05_MMA}, TENSOR_COPIES):
         origins = [origin for instruction, origin in found if family(instruction) in kinds]
         if origins:
             known = any(origin and origin.file == own for origin in origins)

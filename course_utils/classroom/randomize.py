@@ -90,6 +90,7 @@ def _size(size: tuple[int, ...], draws: random.Random, wanted: Step) -> tuple[in
         longer = draws.randrange(1, MORE_ROWS) if rows > 1 else 0
         return batch, rows + longer, columns + UNIT * draws.randrange(5), *heads
     M, N, K = size
+    tall = 2 if "512 columns" in wanted.requires else 1  # of a tile with 512 rows
     if K % BLOCK_K:  # of the step whose tiles hang over D's edge
         return _ragged(M, draws), _ragged(N, draws), K // BLOCK_K * BLOCK_K + _ragged(K % BLOCK_K, draws, 56)
     if M < EXTENT or N < EXTENT:  # of a step with one tile: it has no other
@@ -103,7 +104,7 @@ def _size(size: tuple[int, ...], draws: random.Random, wanted: Step) -> tuple[in
     most = max(tiles + 1, int(MORE * tiles))
     found = [
         (m * EXTENT, n * EXTENT)
-        for m in range(1, tiles + 1)
+        for m in range(tall, tiles + 1, tall)
         for n in range(max(2, -(-tiles // m)), most // m + 1)
         if m != n and 1 / slim <= m / n <= slim
     ]

@@ -16,7 +16,7 @@ import struct
 import sys
 import zipfile
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ from types import MappingProxyType
 import msgspec
 
 from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, Artifact, ArtifactError, Origin, Place, TensorMap
-from course_utils.chips import HOME
+from course_utils.chips import HOME, Chip
 from course_utils.classroom import sandbox
 from course_utils.classroom.inside import OTHER
 from course_utils.classroom.sandbox import Ended, Limits
@@ -103,21 +103,23 @@ def make(
     form: str = "bubblewrap",
     paths: Sequence[Case] = (),
     sms: Mapping[tuple[int, ...], int] = MappingProxyType({}),
+    chip: Chip = HOME,
 ) -> Made:
     """Kernels of this source at each size, or its maps, times, or the paths of cases. ``kind`` is of
-    ``WITHOUT_KERNELS`` or of ``problems.PROBLEMS``. ``sms`` are sizes for a chip of so many SMs.
+    ``WITHOUT_KERNELS`` or of ``problems.PROBLEMS``. ``sms`` are sizes for a ``chip`` of so many SMs.
 
     Raises SandboxError for a fault of the machine; whatever the source does is an answer.
     """
     if len(source) > SOURCE_LIMIT:
         return Made(stage="load", text=f"this source has more than {SOURCE_LIMIT:,} characters")
-    counts = [sms.get(size, HOME.sms) for size in sizes]
+    counts = [sms.get(size, chip.sms) for size in sizes]
     request = {
         "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
         "maps": [asdict(one) for one in maps],
         "plans": models.asked(recorded()) if kind == "plan" else [],
         "paths": [asdict(one) for one in paths],
         "sms": counts,
+        "chip": chip.name,
     }  # fmt: skip
     hidden = _other_language(dsl, source)
     ended = sandbox.run(_module("inside"), json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
@@ -127,7 +129,7 @@ def make(
         ended = replace(
             ended, seconds=ended.seconds + lowered.seconds, memory=max(ended.memory, lowered.memory)
         )
-    made = _read(made, blobs, source, kind, dsl, sizes, form, counts)
+    made = _read(made, blobs, source, kind, dsl, sizes, form, [chip.with_sms(count) for count in counts])
     return replace(made, seconds=ended.seconds, memory=ended.memory)
 
 
@@ -182,7 +184,7 @@ def _read(
     dsl: str,
     sizes: Sequence[tuple[int, ...]],
     form: str,
-    sms: Sequence[int],
+    chips: Sequence[Chip],
 ) -> Made:
     """What came out of the sandbox, with its kernels."""
     if made.text or kind in WITHOUT_KERNELS:
@@ -192,19 +194,23 @@ def _read(
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
         kernels = (
             # the chip is what a class is judged for, whatever the child says
-            replace(_kernel(blob, source, kind, dsl, size, form), chip=HOME.with_sms(count))
-            for blob, size, count in zip(blobs, sizes, sms, strict=True)
+            _kernel(blob, source, kind, dsl, size, form, chip)
+            for blob, size, chip in zip(blobs, sizes, chips, strict=True)
         )
         return replace(made, artifacts=tuple(kernels))
     except Refused as error:
         return replace(made, stage="signature", text=str(error))
 
 
-def prepare() -> None:
-    """Make what every sandbox reads and none could keep: NVRTC's precompiled header of TileLang's."""
+def prepare(chips: Iterable[Chip] = (HOME,)) -> None:
+    """Make what every sandbox reads and none could keep: NVRTC's precompiled header of TileLang's for each of
+    these chips.
+    """
     from course_utils.compile import tilelang
 
-    nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS[nvrtc.ARCH], ["tilelang"])
+    for chip in chips:
+        headers = tilelang.HEADERS[chip.arch]
+        nvrtc.compile_source("", tilelang._include_dirs(), headers, ["tilelang"], chip)
 
 
 def _place(place: Place | None) -> Place | None:
@@ -263,9 +269,11 @@ def _map(fields: dict) -> TensorMap:
     return found
 
 
-def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str) -> Artifact:
-    """The Artifact of these bytes, held against the exercise. Raises Refused."""
-    artifact = _unpacked(blob, size)
+def _kernel(
+    blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str, chip: Chip
+) -> Artifact:
+    """The Artifact of these bytes for ``chip``, held against the exercise. Raises Refused."""
+    artifact = replace(_unpacked(blob, size), chip=chip)
     if artifact.dsl != dsl or bool(artifact.source) != (dsl == "tilelang"):
         raise Refused(f"this is no kernel of {dsl}, which the exercise asks for")
     _hold_names(artifact)
@@ -396,7 +404,7 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     """The Artifact with the cubin of its PTX, made here. Raises Refused where the PTX is none."""
     found = _ptxas()
     script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
-    command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
+    command = ("sh", "-c", script, str(found), f"-arch={artifact.chip.arch}", "-v", "-lineinfo")
     ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
     # as a line begins: ptxas quotes a pragma of the PTX, whatever it says
     if re.search(r"^ptxas fatal\s*: Memory allocation failure", ended.said, re.M):

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from course_utils.chips import HOME
 from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
 from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all, to_look_at
 from course_utils.classroom.ledger import Ledger, naming
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.similar import Group, Marks
-from course_utils.classroom.submissions import EXERCISES, Submission
+from course_utils.classroom.submissions import GRADED, Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
@@ -63,14 +64,19 @@ def grade(
     out.mkdir(parents=True, exist_ok=True)
     if gradebook and part == (1, 1):
         _open_gradebook(gradebook, assignment)
+    if part == (1, 1):  # before hours of judging: its packages may be missing
+        with naming(out / "feedback") as place:
+            place.mkdir(exist_ok=True)
+            pages.write_symptoms(place)
     settings = Settings(out / "ledger", key, _seed(out, given), form, backend, level or "")
     todo = jobs(class_, settings, wanted, part)
     what = f"{len(class_)} learners, {len(todo)} sources to judge"
     say(console, f"{what}, seed {settings.seed}, sandbox: {form}")
     ledger = Ledger(settings.ledger, key)
-    languages = {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}
+    left = [job.entry.exercise for job in todo if ledger.read(job.entry) is None]
+    languages = {exercise.partition("-")[2] for exercise in left}
     if "tilelang" in languages:
-        workshop.prepare()
+        workshop.prepare({steps.chip_of(exercise.partition("-")[0]) for exercise in left} | {HOME})
     with at_work(console, "judging the course's own solution of step 1"):
         problem = _problem(languages, settings, at_once)
     if problem:
@@ -205,8 +211,6 @@ def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str]) -> Cou
             pages.write(place, one, exercises)
         with naming(out / "gradescope" / f"{one.learner}.json") as place:
             reports.write_gradescope(place, one, exercises)
-    with naming(out / "feedback"):
-        pages.write_symptoms(out / "feedback")
     with naming(out / "findings.csv") as place:
         return reports.write_findings(place, graded)
 
@@ -270,12 +274,12 @@ def _wanted(named: Sequence[str]) -> list[str]:
             raise ValueError("; ".join(filter(None, (text, steps.meant(name)))))
     if named and not asked:
         raise ValueError(f"--step {','.join(named)} names no step or case")
-    return [name for name in EXERCISES if any(name in _named(one) for one in asked)]
+    return [name for name in GRADED if any(name in _named(one) for one in asked)]
 
 
 def _named(name: str) -> list[str]:
     """The exercises of a step or case, or the one of this name."""
-    return [one for one in EXERCISES if name in (one, one.partition("-")[0])]
+    return [one for one in GRADED if name in (one, one.partition("-")[0])]
 
 
 def _shard(text: str) -> tuple[int, int]:

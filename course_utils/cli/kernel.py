@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_utils.artifact import Artifact
+from course_utils.chips import BLACKWELL, HOME, Chip
 from course_utils.cli import EXIT_FAILED, against
 from course_utils.cli.emulated import draw_run, say_run
 from course_utils.cli.parser import is_id
@@ -24,6 +25,9 @@ from course_utils.compile.load import load_factory, read
 from course_utils.grading import ids, steps, words
 from course_utils.problems import PROBLEMS, Problem
 from course_utils.ptx import paths, receipts
+
+# what only a kernel for Blackwell calls, in either DSL
+_BLACKWELL = r"T\.alloc_tmem\(|T\.tcgen05_gemm\(|import [^#\n]*\btcgen05\b|\btcgen05\.\w+\("
 
 
 def receipt(console: Console, what: str, dsl: str | None, size: str | None) -> int:
@@ -81,13 +85,24 @@ def compiled(
             wanted = steps.function_of(what) if is_id(what) else PROBLEMS[kind].function
             function = load_factory(path, wanted)
             at = _size(named, PROBLEMS[kind], size, function)
-            return factory.compile_factory(function, dsl, at, kind), kind, path.read_text()
+            chip = _chip(what, path)
+            return factory.compile_factory(function, dsl, at, kind, chip), kind, path.read_text()
         except CompileError as error:
             refused = refused or error
             if error.stage != "signature":
                 break
     assert refused is not None  # there is a kind
     raise refused
+
+
+def _chip(what: str, path: Path) -> Chip:
+    """The chip of an id, or of a file: of the step that it is named for, else the one whose tensor memory
+    its source uses.
+    """
+    if is_id(what):
+        return steps.chip_of(what)
+    named = path.stem.partition("_")[0] in steps.BLACKWELL_STEPS
+    return BLACKWELL if named or re.search(_BLACKWELL, path.read_text()) else HOME
 
 
 @dataclass(frozen=True)

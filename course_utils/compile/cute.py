@@ -112,7 +112,7 @@ def compile_kind(factory: Callable, kind: str, *size: int, chip: Chip = HOME) ->
     return compile_host(_host(factory, kind, size, chip), PROBLEMS[kind].tensors(*size), chip)
 
 
-def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+def trace_kind(factory: Callable, kind: str, *size: int, chip: Chip = HOME) -> Artifact:
     """As ``compile_kind``, up to the MLIR that the factory's Python makes: ``source`` is its bytecode and
     ``kernel`` its host function, and nothing else is known. ``compile_traced`` goes on, in a process without
     that Python.
@@ -126,8 +126,8 @@ def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     none, no_one = (0, 0, 0), Resources(0, 0, 0, 0, 0)
     try:
         with cache.scratch() as folder:
-            host = _host(factory, kind, size, HOME)
-            _run_compiler(host, PROBLEMS[kind].tensors(*size), look, folder, HOME)
+            host = _host(factory, kind, size, chip)
+            _run_compiler(host, PROBLEMS[kind].tensors(*size), look, folder, chip)
     except _Found as found:
         name, code = found.made
         written = b64encode(code).decode()
@@ -135,8 +135,8 @@ def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     raise CompileError("lower", "this program has 0 kernels; a step launches one")
 
 
-def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
-    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
+def compile_traced(traced: Artifact, kind: str, *size: int, chip: Chip = HOME) -> Artifact:
+    """Compile what ``trace_kind`` made for ``chip``. Raises CompileError, also for anything else."""
     from cutlass._mlir import ir
     from cutlass.base_dsl.compiler import Compiler
 
@@ -154,17 +154,17 @@ def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
     Compiler.compile = instead
     try:
         with cache.scratch() as folder, quiet() as said:
-            compiled = _run_compiler(_no_host(), tensors, lambda *_: None, folder, HOME)
+            compiled = _run_compiler(_no_host(chip), tensors, lambda *_: None, folder, chip)
             compiled.function_name = traced.kernel
             made = compiled.artifacts.PTX, compiled.artifacts.CUBIN
     finally:
         Compiler.compile = own
-    return _only(_artifacts(_with_launches(compiled, *made, said[0], tensors), allocated, tensors, HOME))
+    return _only(_artifacts(_with_launches(compiled, *made, said[0], tensors), allocated, tensors, chip))
 
 
-def _no_host() -> Any:
+def _no_host(chip: Chip) -> Any:
     """A host function of any tensors, with a kernel of nothing: compiled in its place is what was traced."""
-    cute = import_cute()
+    cute = import_cute(chip)
 
     @cute.kernel
     def nothing() -> None:

@@ -58,7 +58,7 @@ def compile_sizes(
     for each; with what the factory printed. ``others`` are sizes that are compiled for another chip than
     ``chip``. As ``compile_factory`` otherwise.
     """
-    called, compiler = _called(factory, kind), _compiler(dsl)
+    called, compiler = _given(_called(factory, kind), kind), _compiler(dsl)
     _require(kind, sizes)
 
     def compile_one(*size: int) -> Artifact:
@@ -74,26 +74,31 @@ def trace_sizes(
     dsl: str,
     sizes: Sequence[tuple[int, ...]],
     kind: str = "gemm",
-    others: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
+    chips: Mapping[tuple[int, ...], Chip] = MappingProxyType({}),
 ) -> Generator[Compiled, None, None]:
-    """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
-    called, trace = _called(factory, kind), _compiler(dsl).trace_kind
+    """As ``compile_sizes`` for the ``chips`` of sizes, up to what a compiler's ``trace_kind`` makes."""
+    called, trace = _given(_called(factory, kind), kind), _compiler(dsl).trace_kind
     _require(kind, sizes)
 
     def trace_one(*size: int) -> Artifact:
-        return trace(_for_chip(called, others.get(size, HOME)), kind, *size)
+        chip = chips.get(size, HOME)
+        return trace(_for_chip(called, chip), kind, *size, chip=chip)
 
     yield from child.each(trace_one, sizes, PROBLEMS[kind].function)
 
 
 def compile_traced(
-    traced: Sequence[Artifact], dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    traced: Sequence[Artifact],
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    kind: str = "gemm",
+    chip: Chip = HOME,
 ) -> Generator[Compiled, None, None]:
-    """Compile, in a child process, what ``trace_sizes`` made of these sizes. Raises CompileError."""
+    """Compile for ``chip``, in a child process, what ``trace_sizes`` made. Raises CompileError."""
     compiler, of = _compiler(dsl), dict(zip(sizes, traced, strict=True))
 
     def compile_one(*size: int) -> Artifact:
-        return compiler.compile_traced(of[size], kind, *size)
+        return compiler.compile_traced(of[size], kind, *size, chip=chip)
 
     yield from child.each(compile_one, sizes, PROBLEMS[kind].function, getattr(compiler, "find_line", None))
 
@@ -106,6 +111,12 @@ def _called(factory: object, kind: str) -> Callable:
     takes = "a shape" if problem.any_shape else f"({problem.takes})"
     text = f"{problem.function} is {type(factory).__name__}, not a function of {takes}"
     raise CompileError("load", text)
+
+
+def _given(factory: Callable, kind: str) -> Callable:
+    """The factory with those arguments of the problem that it takes by name."""
+    given = {name: value for name, value in PROBLEMS[kind].given if takes(factory, name)}
+    return partial(factory, **given) if given else factory
 
 
 def _require(kind: str, sizes: Sequence[tuple[int, ...]]) -> None:
@@ -140,8 +151,13 @@ def _for_chip(factory: Callable, chip: Chip) -> Callable:
 
 def takes_sm_count(factory: object) -> bool:
     """Does it take the number of SMs by that name, as a persistent kernel's factory does?"""
+    return takes(factory, "sm_count")
+
+
+def takes(factory: object, name: str) -> bool:
+    """Does it take an argument of this name?"""
     try:
-        return callable(factory) and "sm_count" in inspect.signature(factory).parameters
+        return callable(factory) and name in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # of a builtin: calling it says what is wrong
         return False
 

@@ -12,7 +12,8 @@
     put_back  true: TileLang puts back what the author left out
     variant   true: no fault, but a choice that benchmarks/variants.py times
 
-``size`` and ``never`` above all of them are for those that have none of their own.
+``size``, ``sms`` and ``never`` above all of them are for those that have none of their own. Those of
+the Blackwell steps stand apart, in ``solutions/wrong/blackwell/DSL/STEP.toml``.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Fault:
 
     size: tuple[int, ...] = (256, 512, 320)  # several tiles, five K tiles; one that other tests compile too
     ctas: tuple[int, ...] | None = None  # those that are emulated, where not all
+    sms: int = 0  # of the chip that it is compiled for, where not all
     fails: str | None = None  # the first part of the check that fails, "" where all pass
     says: tuple[str, ...] = ()  # words that the card has: text, place and line, in any case
     never: tuple[str, ...] = ()  # and those that it has not
@@ -78,6 +80,12 @@ def table() -> tuple[Fault, ...]:
     return found
 
 
+@cache
+def blackwell() -> tuple[Fault, ...]:
+    """The planted faults of the Blackwell steps."""
+    return tuple(fault for path in sorted((WRONG / "blackwell").glob("*/*.toml")) for fault in read(path))
+
+
 def read(path: Path) -> list[Fault]:
     """The faults of a file ``DSL/STEP.toml``.
 
@@ -85,7 +93,7 @@ def read(path: Path) -> list[Fault]:
     TypeError at a key that means nothing.
     """
     rows: dict[str, Any] = tomllib.loads(path.read_text())
-    given = {key: rows.pop(key) for key in ("size", "never") if key in rows}
+    given = {key: rows.pop(key) for key in ("size", "sms", "never") if key in rows}
     found = []
     for name, row in rows.items():
         check = row.pop("check", {})

@@ -62,7 +62,7 @@ def compile_kind(factory: Callable, kind: str, *size: int, chip: Chip = HOME) ->
     return compile_prim_func(_traced(factory, kind, size), chip)
 
 
-def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+def trace_kind(factory: Callable, kind: str, *size: int, chip: Chip = HOME) -> Artifact:
     """As ``compile_kind``, up to the program that the factory's Python makes: ``source`` is that program as
     TVM writes it, and nothing else is known. ``compile_traced`` goes on, in a process without that Python.
     """
@@ -77,8 +77,8 @@ def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     return Artifact("tilelang", "", "", b"", none, none, none, 0, (), (), no_one, source=written)
 
 
-def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
-    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
+def compile_traced(traced: Artifact, kind: str, *size: int, chip: Chip = HOME) -> Artifact:
+    """Compile what ``trace_kind`` made for ``chip``. Raises CompileError, also for anything else."""
     from tilelang import tvm
 
     try:
@@ -87,7 +87,7 @@ def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
         raise CompileError("trace", "this is no program that TileLang traced") from error
     if not isinstance(prim_func, tvm.tirx.PrimFunc):
         raise CompileError("trace", "this is no program that TileLang traced")
-    return compile_prim_func(prim_func)
+    return compile_prim_func(prim_func, chip)
 
 
 def _traced(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:

@@ -207,7 +207,7 @@ def arrival_count(rng: Random) -> Question:
     who, right = rng.choice(sorted(ARRIVING.items()))
     copies = rng.choice((2, 3, 4))
     return number(
-        f"{copies} TMA loads signal full. In each round, after asking for them, {who} "
+        f"{copies} TMA loads signal full. In each round, after issuing them, {who} "
         f"arrive{'s' * who.startswith(('one elected', 'every'))}. For how many arrivals is full initialised?",
         right,
         {
@@ -342,7 +342,7 @@ def cluster_bytes(rng: Random) -> Question:
             ctas * a + b: "A is no multicast: the other CTAs' rows land elsewhere.",
             (a + b) // HALF: "That counts elements, and not bytes.",
         },
-        f"Whoever asked for it, {a:,} bytes of A and all {b:,} of B land in each CTA.",
+        f"{a:,} bytes of A and all {b:,} of B land in each CTA, whichever CTA issued the loads.",
         lambda answer: (
             Row.one("A lands", f"{a:,}", "load"),
             Row.each("B lands", range(ctas), lambda _: f"{b // ctas:,}", "load"),
@@ -411,8 +411,8 @@ def release_to(rng: Random) -> Question:
         "arrive on, at the least?",
         right,
         {some: words for some, words in wrong.items() if some},
-        f"Into rank {rank}'s stage write the producers of rank {', '.join(map(str, right))}, and each waits "
-        "at home.",
+        f"The producers of rank {', '.join(map(str, right))} write into rank {rank}'s stage, and each waits "
+        "on its own barrier.",
         lambda answer: (
             Row.each("rank", range(4), here=[rank]),
             Row.told("writes here", range(4), right, "load"),

@@ -19,7 +19,7 @@ def accumulator_registers(rng: Random) -> Question:
     right = block_m * block_n // threads
     return number(
         f"A {block_m} x {block_n} tile of fp32 accumulators, held by {groups} warpgroup{'s' * (groups > 1)}. "
-        "How many registers of a thread hold sums?",
+        "How many registers per thread is that?",
         right,
         {
             right // 2: "That is two sums in a register: fp16, and these are fp32.",
@@ -62,8 +62,8 @@ def register_budget(rng: Random) -> Question:
     }
     return choice(
         f"A producer and {consumers} consumer warpgroup{'s' * (consumers > 1)} of 128 threads start with "
-        f"{each} registers a thread, {pool:,} in all. setmaxnreg asks for (producer, consumer) registers a "
-        "thread. Which asks for no more than there are?",
+        f"{each} registers per thread, {pool:,} in all. setmaxnreg sets (producer, consumer) registers per "
+        "thread. Which pair takes no more than there are?",
         right,
         wrong,
         f"128 x {low} + {128 * consumers} x {most} = {total(right):,}, of {pool:,}.",
@@ -126,8 +126,8 @@ def role_of_thread(rng: Random) -> Question:
         names[3]: "Consumer 2 is warpgroup 2, threads 256 to 383.",
     }
     return choice(
-        "384 threads: warpgroup 0 is the producer's, of which warp 0 works, 1 and 2 are consumers with 64 "
-        f"rows each of a 128 x 256 tile. What does thread {thread} work at?",
+        "384 threads: warpgroup 0 is the producer's, and only its warp 0 works; 1 and 2 are consumers with "
+        f"64 rows each of a 128 x 256 tile. What does thread {thread} work at?",
         right,
         {name: words for name, words in wrong.items() if name != right},
         f"{thread} // 128 = {group}"

@@ -12,7 +12,7 @@ IN = (
     "Threads copy a tile to shared memory, and wgmma multiplies it.",
     (
         ("threads store the tile", "a fence makes visible what was written before it."),
-        ("fence.proxy.async in each thread", "after the barrier everybody has written and fenced."),
+        ("fence.proxy.async in each thread", "after the barrier every thread has written and fenced."),
         ("the CTA's barrier", "wgmma reads what all threads wrote."),
         ("wgmma", "a group closes over what was issued."),
         ("commit_group", "there is no group to wait for before it is closed."),
@@ -25,7 +25,7 @@ ROUND = (
     "One round of a loop over K, tiles copied by threads.",
     (
         ("copy tile k", "a fence makes visible what was written before it."),
-        ("fence.proxy.async", "after the barrier everybody has written and fenced."),
+        ("fence.proxy.async", "after the barrier every thread has written and fenced."),
         ("barrier 1", "wgmma reads what all threads wrote."),
         ("wgmma on tile k", "one waits for what was issued."),
         ("wait_group 0", "the barrier tells the others what each warp has waited for."),
@@ -37,20 +37,20 @@ ROUND = (
 LOAD = (
     "One K tile of step 4, as the barrier sees it.",
     (
-        ("init(1)", "nobody may signal a barrier before it is one."),
-        ("expect_tx, load, arrive", "nothing lands that nobody asked for."),
+        ("init(1)", "no thread may arrive before init."),
+        ("expect_tx, load, arrive", "nothing lands before its load is issued."),
         ("the last byte lands", "the phase needs all of its bytes."),
-        ("phase 0 ends", "the wait for parity 0 blocks until phase 0 is over."),
+        ("phase 0 completes", "the wait for parity 0 blocks until phase 0 is over."),
         ("the wait for parity 0 passes", "the tile is surely there only after the wait."),
         ("wgmma", ""),
     ),
     "Issue and arrive; bytes land; the phase completes; the wait passes; multiply.",
 )
 OUT = (
-    "D leaves registers by a TMA store.",
+    "Threads hold a tile of D in registers, and TMA stores it.",
     (
-        ("round the sums into D_shared", "a fence makes visible what was written before it."),
-        ("fence.proxy.async by each writer", "after the barrier everybody has written and fenced."),
+        ("round the accumulator into D_shared", "a fence makes visible what was written before it."),
+        ("fence.proxy.async by each writer", "after the barrier every thread has written and fenced."),
         ("the barrier", "TMA reads what all threads wrote."),
         ("one thread stores", "a group closes over stores that were issued."),
         ("commit_group", "there is no group to wait for before it is closed."),
@@ -60,24 +60,27 @@ OUT = (
     "Write, fence, meet; one stores, commits and waits.",
 )
 PREFETCH = (
-    "Two stages, three K tiles, tile i is asked for one step before it is multiplied.",
+    "Two stages, three K tiles. The load of tile i is issued one step before its product.",
     (
-        ("ask for tile 0", "tiles are asked for in order."),
-        ("ask for tile 1", "step 1 issues the load of tile 1, then multiplies tile 0."),
+        ("issue the load of tile 0", "loads are issued in order."),
+        ("issue the load of tile 1", "step 1 issues the load of tile 1, then multiplies tile 0."),
         ("multiply tile 0", "tile 2 goes to the stage of tile 0."),
-        ("ask for tile 2", "step 2 issues the load of tile 2, then multiplies tile 1."),
+        ("issue the load of tile 2", "step 2 issues the load of tile 2, then multiplies tile 1."),
         ("multiply tile 1", "tiles are multiplied in order."),
         ("multiply tile 2", ""),
     ),
-    "Each step asks first and multiplies the tile before, so one load runs under each product.",
+    "Each step issues a load first and then multiplies the tile before, so a load runs during each product.",
 )
 NEXT_TILE = (
-    "A persistent CTA goes from one tile of D to the next, as in step 6.",
+    "A persistent CTA continues from one tile of D to the next, as in step 6.",
     (
-        ("store of the last tile issued", "loads of the next tile run under the store."),
-        ("the next tile's K loop", "D_shared is needed only when its sums are ready."),
-        ("wait_group.read 0 by the storing thread", "only that thread has waited: the others must be told."),
-        ("the barrier", "now everybody knows that D_shared is free."),
+        ("store of the last tile issued", "the next tile is loaded during the store."),
+        ("the next tile's K loop", "D_shared is needed only when the accumulator is ready."),
+        (
+            "wait_group.read 0 by the storing thread",
+            "only that thread has waited: the others need a barrier.",
+        ),
+        ("the barrier", "after it all threads may write D_shared."),
         ("write D_shared", "a fence makes visible what was written before it."),
         ("fence.proxy.async", ""),
     ),
@@ -87,13 +90,13 @@ STAGE = (
     "One stage between producer and consumer, as in step 7.",
     (
         ("the wait on empty passes", "the stage may be overwritten only then."),
-        ("the producer asks for the tile", "nothing lands that nobody asked for."),
+        ("the producer issues the load", "nothing lands before its load is issued."),
         ("full's phase completes", "the consumer waits for full."),
         ("the wait on full passes", "the tile is surely there only then."),
         ("wgmma reads the stage", "the stage may be read until the product is over."),
         ("the consumer arrives on empty", ""),
     ),
-    "empty lets the producer in, full lets the consumer in, and each ends with the other's signal.",
+    "The producer waits on empty and the consumer on full, and each arrival ends the other's wait.",
 )
 FLIGHT = (
     "Step 8's consumer at K tile 7, with one group in flight.",
@@ -104,27 +107,30 @@ FLIGHT = (
         ("arrive on empty for tile 6", "the round ends with the release."),
         ("the wait on full for tile 8 passes", ""),
     ),
-    "Issue the next product first, then wait for the one before and give its stage back.",
+    "Issue the next product first, then wait for the one before and release its stage.",
 )
 CLUSTER = (
     "The life of a CTA in a cluster, as in step 9.",
     (
-        ("initialise the barriers", "they must be visible before anybody signals them."),
+        ("initialise the barriers", "they must be visible before a thread arrives on them."),
         ("the first cluster barrier", "the other CTA's barriers exist only after it."),
         ("multicast into both CTAs", "a consumer needs the tile."),
         ("consumers of both multiply", "a stage is released when its product is over."),
-        ("the last arrivals on both empty", "nobody may still signal a CTA that ends."),
+        ("the last arrivals on both empty", "no thread may arrive in a CTA that has ended."),
         ("the last cluster barrier", ""),
     ),
-    "Nobody signals before the first barrier, and nobody leaves before the last.",
+    "No arrival comes before the first barrier, and no CTA ends before the last.",
 )
 CHUNK = (
     "One chunk of D through one of two buffers.",
     (
-        ("wait_group.read 1 by the storing thread", "only that thread has waited: the others must be told."),
+        (
+            "wait_group.read 1 by the storing thread",
+            "only that thread has waited: the others need a barrier.",
+        ),
         ("all consumers meet", "the buffer may still be read before."),
         ("write the buffer", "a fence makes visible what was written before it."),
-        ("everybody fences", "after the barrier everybody has written and fenced."),
+        ("everybody fences", "after the barrier every thread has written and fenced."),
         ("all meet again", "TMA reads what all threads wrote."),
         ("one thread stores and commits", ""),
     ),
@@ -140,19 +146,19 @@ UNDER = (
         ("TMA's store of it is issued", "the wait comes last: threads store while the product runs."),
         ("wait_group 1 returns", ""),
     ),
-    "Keep the sums, give the tensor cores work, then let D leave under it.",
+    "Copy the accumulator, give the tensor cores work, then store D during it.",
 )
 COPY = (
     "A copy kernel: one box in, one box out, by one warp.",
     (
-        ("tell the bytes, arrive, load", "nothing lands that nobody asked for."),
+        ("expect the bytes, arrive, load", "nothing lands before its load is issued."),
         ("full's phase completes", "the wait for parity 0 blocks until phase 0 is over."),
         ("the wait passes", "the tile is surely there only then."),
         ("store", "a group closes over stores that were issued."),
         ("commit_group", "there is no group to wait for before it is closed."),
         ("wait_group", ""),
     ),
-    "Tell, load, land, wait, store, commit. No fence: TMA wrote S and TMA reads it.",
+    "Expect, load, land, wait, store, commit. No fence: TMA wrote S and TMA reads it.",
 )
 
 

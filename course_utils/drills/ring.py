@@ -78,13 +78,13 @@ def ring_holds(rng: Random) -> Question:
     stage = rng.choice([one for one in held if held[one] != newest])
     right = held[stage]
     return number(
-        f"A ring of {stages} stages; K tiles go round it in order. Tile {newest} has just been asked for. "
-        f"Which tile is in stage {stage}, landed or in flight?",
+        f"A ring of {stages} stages; K tiles go around it in order. The load of tile {newest} has just been "
+        f"issued. Which tile is in stage {stage}, landed or in flight?",
         right,
         {
             newest: f"Tile {newest} went to stage {newest % stages}.",
             right - stages: "That one was there a round before, and is overwritten.",
-            right + stages: "That one comes next, and nobody has asked for it.",
+            right + stages: "That one comes next, and its load is not issued yet.",
             stage: "That one was there in round 0.",
         },
         f"Stage {stage} takes every tile with {stage} left over from {stages}; the last up to {newest} is "
@@ -149,7 +149,7 @@ def old_formula(rng: Random) -> Question:
     }
     there = "has landed" if landed else "has not landed"
     return choice(
-        f"A ring of {stages} stages, and a wait for K tile {tile} at full[{stage}] that says parity k & 1. "
+        f"A ring of {stages} stages, and a wait for K tile {tile} at full[{stage}] that names parity k & 1. "
         f"The tile {there}. What does the wait do?",
         right,
         {name: words for name, words in wrong.items() if name != right},
@@ -212,8 +212,8 @@ def restart(rng: Random) -> Question:
         )
 
     return choice(
-        f"A persistent kernel sets stage and parity back to 0 at each tile of D. Its ring has {stages} "
-        "stages. With how many K tiles does nobody notice?",
+        f"A persistent kernel resets stage and parity to 0 at each tile of D. Its ring has {stages} "
+        "stages. With how many K tiles is D still right?",
         right,
         {one: reason(one) for one in there if one != right},
         f"{right} K tiles are {right // stages} rounds of {stages}, an even number: stage and parity are "
@@ -292,7 +292,7 @@ def releases(rng: Random) -> Question:
         else "That is one too few, and the producer soon waits for ever."
     )
     return number(
-        f"A tile of D has {k_tiles} K tile{'s' * (k_tiles > 1)}. The consumer gives a stage back {condition} "
+        f"A tile of D has {k_tiles} K tile{'s' * (k_tiles > 1)}. The consumer releases a stage {condition} "
         f"of the loop over k, and {after}. How many stages does it release?",
         right,
         {
@@ -324,8 +324,8 @@ def time_of_a_load(rng: Random) -> Question:
             clocks: "That is one K tile; more stages let it start earlier.",
             (stages - 2) * clocks: "That is one K tile too few.",
         },
-        f"Asked for when tile k - {stages} is over, wanted when k - 1 is: {stages - 1} K tiles of {clocks} "
-        "clocks.",
+        f"A load is issued when tile k - {stages} is over and needed when k - 1 is: {stages - 1} K tiles of "
+        f"{clocks} clocks.",
         lambda answer: (
             Row(
                 "multiplied",
@@ -349,7 +349,7 @@ def may_fill(rng: Random) -> Question:
     right = given + stages - 1
     return number(
         f"A ring of {stages} stages. The consumer has released the stages of K tiles 0 to {given - 1}, and "
-        "no more. What is the last K tile that the producer may ask for?",
+        "no more. What is the last K tile that the producer may load?",
         right,
         {
             given + stages: "Its stage still holds a tile that nobody released.",

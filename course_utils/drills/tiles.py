@@ -329,7 +329,7 @@ def intensity(rng: Random) -> Question:
     right = block_m * block_n // (block_m + block_n)
     return number(
         f"A {block_m} x {block_n} tile loads ({block_m} + {block_n}) x 64 fp16 and does 2 x {block_m} x "
-        f"{block_n} x 64 operations for each K tile. How many operations a byte?",
+        f"{block_n} x 64 operations per K tile. How many operations per byte?",
         right,
         {
             2 * right: "That is for each element, and an fp16 has two bytes.",

@@ -276,7 +276,10 @@ CONDITIONS = {
     ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
     "grid grows": Condition(
-        "a grid that covers D, one tile a CTA", lambda r, a: tile_of_a_cta(a) <= LARGEST_TILE, _grid
+        "a grid that covers D, one tile a CTA",
+        lambda r, a: tile_of_a_cta(a) <= LARGEST_TILE,
+        _grid,
+        run="a tile for each CTA",
     ),
     "fixed grid": Condition(
         "a persistent grid<: {sms} CTAs, one for each SM<{even}>, whatever M and N are>",

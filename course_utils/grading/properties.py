@@ -206,6 +206,17 @@ PROPERTIES = {
         "rounds",
         _rounds,
     ),
+    "a tile for each CTA": Property(
+        "a tile of D for each CTA of a grid that covers D", "rounds of all SMs", "rounds", _rounds
+    ),
+    "sums go on": Property(
+        "one accumulator for all of K<: the first `wgmma` overwrites it, each later one adds to it>",
+        "K tiles after a warpgroup's first, added",
+        "K tiles after a warpgroup's first",
+        "K tiles after the first one",
+        0.5,  # two accumulators take turns, or each has a half of K
+        families=(Family.WGMMA,),
+    ),
     MOVED: Property(
         "`setmaxnreg` both ways, by all four warps of a warpgroup< (`T.dec_max_nreg`, "
         "`cute.arch.setmaxregister_decrease` before any branch that one warp takes)>",
@@ -393,11 +404,11 @@ PROPERTIES = {
 }
 
 
-def _of_mma(name: str, **changes: object) -> Property:
+def _of_mma(name: str) -> Property:
     """A property of wgmma's, said of tcgen05.mma."""
     row = PROPERTIES[name]
     families = tuple(Family.TCGEN05_MMA if one is Family.WGMMA else one for one in row.near)
-    return replace(row, needs=row.needs.replace("`wgmma`", "`tcgen05.mma`"), near=families, **changes)
+    return replace(row, needs=row.needs.replace("`wgmma`", "`tcgen05.mma`"), near=families)
 
 
 PROPERTIES |= {

@@ -141,7 +141,7 @@ STEPS = {step.id: step for step in (
          check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),),
          owned={"tilelang": "the tile, the order of copy, fence and wgmma",
                 "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
-    Step("step02", "K loop", 5, (*_FIRST, "one CTA"), ("tensor loads",), "K loop",
+    Step("step02", "K loop", 5, (*_FIRST, "one CTA", "sums go on"), ("tensor loads",), "K loop",
          check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 384), (128, 128, 1088)),
          timed_sizes=((128, 128, 4096),),
          emulated=(((128, 128, 320), None), ((128, 128, 384), None), ((128, 128, 64), None)),
@@ -242,6 +242,39 @@ GEMM_CASES["t6"] = Step(
 )
 
 
+# Attention: batch, sequence_q, sequence_k, heads, kv_heads, D. No length is of whole tiles. K and V go round
+# a ring of two stages three times; causal queries see no key of some tiles, and all of others
+_PLAIN = (
+    *("wgmma", "own barriers and fences", "aligned tiles", "tensor loads", "tensor stores", "expect-tx"),
+    *("proxy fence", "store wait", "operands by TMA", "D once", "rank-4 maps"),
+)
+_FED = (*_PLAIN, "two full barriers", "stage barriers", "empty barriers", "setmaxnreg", "three warpgroups")
+_ATTENTION_SIZES = (
+    *((2, 1000, 1544, 8, 2, 128), (3, 333, 777, 6, 3, 96), (4, 520, 264, 5, 1, 64), (1, 129, 2049, 4, 4, 96)),
+    *((5, 1, 72, 6, 2, 128), (1, 2048, 2048, 4, 1, 128)),
+)
+_ATTENDED = ((1, 150, 813, 2, 1, 128), None), ((2, 70, 200, 2, 2, 96), None), ((1, 300, 130, 4, 2, 64), None)
+ATTENTION = {
+    case.id: case
+    for case in (
+        Step("a1", "attention", 10, _PLAIN, problem="attention"),
+        Step("a1b", "attention with a producer", 10, _FED, problem="attention"),
+        Step("a2", "attention in ping-pong", 10, _FED, problem="causal attention"),
+        Step("a2b", "softmax under products", 10, (*_FED, "wgmma in flight"), problem="causal attention"),
+        Step(
+            "a2c",
+            "attention on a persistent grid",
+            10,
+            (*_FED, "wgmma in flight", "fixed grid", "loads in the epilogue"),
+            problem="causal attention",
+        ),
+    )
+}
+ATTENTION = {
+    name: replace(case, check_sizes=_ATTENTION_SIZES, emulated=_ATTENDED) for name, case in ATTENTION.items()
+}
+
+
 # Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
 # fmt: off
 _RAGGED = ((4805, 2304, 192), FIRST_AND_LAST), ((459, 512, 1152), None), ((1490, 1792, 64), None)
@@ -309,7 +342,7 @@ _PAIR = (
 _TWO_MMAS = tuple(name for name in _PAIR if name not in ("accumulator ring", "stores in flight"))
 # fmt: off
 _PAIRS = (*RING[:2], ((2560, 2048, 64), None))
-_ROWS_OF_512 = (((10240, 2304, 192), FIRST_AND_LAST), ((512, 512, 1152), None), ((4096, 2560, 64), None))
+_ROWS_OF_512 = (((10240, 2304, 192), FIRST_AND_LAST), ((512, 768, 1152), None), ((4096, 2560, 64), None))
 BLACKWELL_STEPS = {step.id: replace(step, chip=BLACKWELL, timed_sizes=()) for step in (
     Step("b01", "Blackwell: single tile", 5, (*_MMA, "one CTA"), ("tensor loads",), "single tile",
          check_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),)),
@@ -491,6 +524,9 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
 
+# and what stands in no notebook yet: what a class may hand in
+GRADED = (*EXERCISES, *(f"{name}-{dsl}" for name in BLACKWELL_STEPS for dsl in DSL_NAMES))
+
 
 def notebook_of(name: str) -> str:
     """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
@@ -510,6 +546,7 @@ def groups() -> dict[str, dict[str, Row]]:
         "tasks": {**TASKS},
         "Blackwell steps": {**BLACKWELL_STEPS},
         "TMA cases": dict(sorted((MAP_CASES | COPY_CASES | PAIR_CASES | GEMM_CASES | PATH_CASES).items())),
+        "attention cases": {**ATTENTION},
         "model": {**PLAN_CASES},
     }
 
@@ -581,9 +618,7 @@ def meant(name: str) -> str:
 
 def languages(name: str) -> tuple[str, ...]:
     """The languages in which an id is an exercise; "maps", "paths" or "plan" of one that has no kernel."""
-    if name in BLACKWELL_STEPS:  # which no notebook has yet
-        return tuple(DSL_NAMES)
-    return tuple(one.partition("-")[2] for one in EXERCISES if one.partition("-")[0] == name)
+    return tuple(one.partition("-")[2] for one in GRADED if one.partition("-")[0] == name)
 
 
 def solved_by(name: str) -> str:
@@ -625,8 +660,9 @@ def trace_size(name: str) -> tuple[int, ...]:
         return COPY_CASES[name].shapes[0]
     if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
         return TASKS[name].check_sizes[-1]
-    if name in GEMM_CASES and len(GEMM_CASES[name].emulated[0][0]) != len(TRACE_SIZE):
-        return min((size for size, _ in GEMM_CASES[name].emulated), key=math.prod)
+    case = (GEMM_CASES | ATTENTION).get(name)
+    if case and len(case.emulated[0][0]) != len(TRACE_SIZE):
+        return min((size for size, _ in case.emulated), key=math.prod)
     step = (STEPS | BLACKWELL_STEPS).get(name)
     if step is not None and "512 columns" in step.requires:
         return 512, 512, 320
@@ -634,6 +670,12 @@ def trace_size(name: str) -> tuple[int, ...]:
         return TRACE_SIZE
     M, N, K = step.emulated[0][0]
     return M, N, K
+
+
+def chip_of(name: str) -> Chip:
+    """The chip that the kernels of an id are compiled for. Raises ValueError."""
+    found = row(name)
+    return found.chip if isinstance(found, Step) else HOME
 
 
 def sizes_of(row: Step | CopyCase | PairCase) -> tuple[tuple[int, ...], ...]:

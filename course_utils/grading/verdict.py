@@ -185,11 +185,10 @@ class Verdict:
         if STOPPED in states:
             return STOPPED
         score = f"{number(self.points)} of {number(self.max_points)} points"
-        if states == {PASSED, NOT_RUN}:
-            score += ", all that this machine can judge"
+        all_of_it = ", all that this machine can judge" if states == {PASSED, NOT_RUN} else ""
         if self.level == "blank" and not self.failed and self.points:
-            return f"{score} {STAR}"
-        return score if self.level == "write" else f"{score} at level {self.level}"
+            return f"{score} {STAR}{all_of_it}"
+        return f"{score}{'' if self.level == 'write' else f' at level {self.level}'}{all_of_it}"
 
     def _repr_html_(self) -> str:
         # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not

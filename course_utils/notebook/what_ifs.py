@@ -74,7 +74,12 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
             says(f"{name} ({dsl}): {so_far.doing}")
 
     verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", on_progress=on_progress)
+    on_gpu = measured.load("wrong")
+    entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
+    recorded = next((p["detail"] for p in entry["checks"] if p["name"] == "results"), "") if entry else ""
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
+    if (guess, outcome) == ("fault", "race") and "the kernel died" in recorded:
+        judged = 'You guessed "fault", and that is how the recorded GPU ended this race. '
     shown: list[object] = [paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
     solution, made = solution_path(wrong.step, dsl).read_text(), wrong.source()
@@ -89,16 +94,13 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
         from course_utils.figures.player import Player
 
         shown.append(Player(verdict.figure))
-    on_gpu = measured.load("wrong")
-    entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     if entry:
-        results = next(part for part in entry["checks"] if part["name"] == "results")
-        where = on_gpu["provenance"]
-        said = results["detail"].splitlines()[0].split(". ")[0]
+        where, said = on_gpu["provenance"], recorded.splitlines()[0].split(". ")[0]
         shown.append(paragraph(f"Recorded on {where['gpu']}, {where['date']}: {said}"))
     changes = changed_lines(solution, made)
     if any(line[1:].strip() in answers for line in changes):
-        asks = f"What was changed is a line that {wrong.step} asks for. It shows here once you have that."
+        asks = f"The changed line is one that {wrong.step} asks you to write. "
+        asks += "It appears here once you have written it."
         return [*shown, paragraph(asks)]
     text, title = "\n".join(changes), f"What was changed in the solution of {wrong.step}"
     return [*shown, Shown(f"{title}:\n{text}", lambda: folded(title, text))]

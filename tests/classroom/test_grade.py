@@ -432,6 +432,15 @@ def test_a_machine_that_judges_the_courses_own_solution_wrong_judges_nobody(
         assert ("too busy" if points is None else "gets 0: ptxas does not take this PTX") in said
 
 
+def test_a_package_that_pages_need_is_missed_before_anything_is_judged(tmp_path, monkeypatch, capsys):
+    hand_in(tmp_path / "class", ada="nothing")
+    monkeypatch.setitem(sys.modules, "nbconvert.filters", None)
+    monkeypatch.setattr("course_utils.cli.grade._judge_all", lambda *_: pytest.fail("judged"))
+    out = str(tmp_path / "out")
+    assert cli.main(["grade", str(tmp_path / "class"), "--out", out, "--jobs", "1", "--unsafe"]) == 2
+    assert "nbconvert" in (said := " ".join("".join(capsys.readouterr()).split())) and "[teach]" in said
+
+
 @pytest.mark.parametrize("name", ["grades.csv", "findings.csv", "feedback/ada.html", "gradescope/ada.json"])
 def test_a_disk_that_is_full_is_said_with_the_file(tmp_path, grade, at_once, name):
     hand_in(tmp_path / "class", ada="a")

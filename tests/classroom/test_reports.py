@@ -8,7 +8,8 @@ import pytest
 from course_utils.classroom import pages, reports
 from course_utils.classroom.reports import FAULTS, HIDDEN, ODD_FILES, Graded
 from course_utils.classroom.similar import FORM, PACKED, Group
-from course_utils.classroom.submissions import EXERCISES, Submission
+from course_utils.classroom.submissions import Submission
+from course_utils.grading.steps import EXERCISES
 from course_utils.grading.verdict import MAP
 
 WHOLE = sum(map(reports.worth, EXERCISES))

@@ -16,14 +16,8 @@ import pytest
 
 from course_utils.classroom import cells, files, submissions
 from course_utils.classroom.files import FILE_LIMIT, Handed
-from course_utils.classroom.submissions import (
-    EXERCISES,
-    _printable_names,
-    function_of,
-    given,
-    read,
-    submission,
-)
+from course_utils.classroom.submissions import _printable_names, function_of, given, read, submission
+from course_utils.grading.steps import EXERCISES
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -196,6 +190,11 @@ def test_odd_metadata_is_no_id(metadata):
         ("test5_cute.py", "", None),
         ("case13c.py", "from cutlass import cute\n", "t3c-cute"),
         ("Case_14_cute.py", "", "t4-cute"),
+        ("b05_cute.py", "", "b05-cute"),
+        ("tilelang/b10_two_mma_warps.py", "", "b10-tilelang"),
+        ("b5_cute.py", "", None),
+        ("b11_cute.py", "", None),
+        ("bb05_cute.py", "", None),
         ("Step01_CuTe.PY", "", "step01-cute"),
         ("STEP05.py.txt", "", "step05-tilelang"),
         ("step01_cuteDSL.py", "", "step01-cute"),

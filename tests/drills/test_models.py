@@ -241,7 +241,7 @@ def addressable(columns, name, *_):
 COUNTED = [  # notebook, drill, where the numbers stand in its text, what they come to
     ("01", 1, r"(\d+) rows of A, (\d+) rows of B, (\d+) of K.*takes (\d+) x (\d+) x (\d+)", wgmmas),
     ("04", 1, r"A, (\d+) x (\d+), and one of B, (\d+) x (\d+)", bytes_of),
-    ("05", 1, r"ring of (\d+) .*Tile (\d+) has.*stage (\d+)", ring_holds),
+    ("05", 1, r"ring of (\d+) .*tile (\d+) has.*stage (\d+)", ring_holds),
     ("05", 2, r"(\d+) K tiles, (\d+) stages.*issued (\d+) step.*\. Step (\d+) issues", multiplied),
     ("05", 3, r"ring of (\d+) .*K tile (\d+)", wait_of),
     ("06", 4, r"D has (\d+) x (\d+) tiles.*panels (\d+) .*number (\d+)", lies),

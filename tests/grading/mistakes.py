@@ -22,9 +22,10 @@ def verdict_of(fault: Fault) -> Verdict:
     if fault.step in steps.COPY_CASES:
         return check_copy(fault.step, fault.factory("copy"), fault.dsl, "emulator")
     step, machine = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),)), Emulator()
+    chip = step.chip.with_sms(fault.sms or step.chip.sms)
     try:
         artifact = compile_factory(
-            fault.factory(steps.function_of(fault.step)), fault.dsl, fault.size, step.problem
+            fault.factory(steps.function_of(fault.step)), fault.dsl, fault.size, step.problem, chip
         )
     except CompileError as error:
         return not_compiled(step, fault.dsl, machine.name, of_error(error))

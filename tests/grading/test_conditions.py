@@ -10,7 +10,7 @@ from course_utils.cause import Cause
 from course_utils.grading import conditions, refine, words
 from course_utils.grading.conditions import CONDITIONS, OWN
 from course_utils.grading.properties import PROPERTIES
-from course_utils.grading.steps import GEMM_CASES, STEPS, TASKS
+from course_utils.grading.steps import BLACKWELL_STEPS, GEMM_CASES, STEPS, TASKS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.emulator.explain.facts.launch import COUNTED
@@ -116,6 +116,23 @@ NEIGHBOURS = {
         (Receipt(), heads((308, 2), (256, 78848))),
     ),
     "exact maps": ((Receipt(), mapped(4104, 200)), (Receipt(), mapped(4352, 200))),
+    "tcgen05.mma": (
+        (Receipt(tcgen05_mma={"cta_group::1 f16": 4}), PLAIN),
+        (Receipt(wgmma={"m64": 4}), PLAIN),
+    ),
+    "tensor memory": (
+        (Receipt(tmem_allocs=1, tmem_frees=1, tmem_loads={"32x32b.x128": 1}), PLAIN),
+        (Receipt(tmem_allocs=1, tmem_loads={"32x32b.x128": 1}), PLAIN),
+    ),
+    "MMA of a pair": (
+        (Receipt(tcgen05_mma={"cta_group::2 f16": 4}), PLAIN),
+        (Receipt(tcgen05_mma={"cta_group::1 f16": 4}), PLAIN),
+    ),
+    "multicast commit": (
+        (Receipt(tcgen05_commits=2, multicast_commits=1), PLAIN),
+        (Receipt(tcgen05_commits=2), PLAIN),
+    ),
+    "four stages of MMAs": ((Receipt(mbarrier_inits=8), PLAIN), (Receipt(mbarrier_inits=7), PLAIN)),
 }
 IN_PAIRS = ("multicast", "remote arrive", "cluster barrier")
 for name in IN_PAIRS:
@@ -185,7 +202,7 @@ def test_empty_grid_is_neither_persistent_nor_covering():
 
 
 def test_every_condition_is_some_steps_and_every_name_is_a_condition():
-    rows = (STEPS | GEMM_CASES | TASKS).values()
+    rows = (STEPS | GEMM_CASES | TASKS | BLACKWELL_STEPS).values()
     asked = {name for row in rows for name in (*row.requires, *row.forbids)}
     runs = {CONDITIONS[name].run for name in asked if name in CONDITIONS} - {""}
     assert asked | runs == {*CONDITIONS, *PROPERTIES, OWN}

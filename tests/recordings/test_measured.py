@@ -22,7 +22,16 @@ CHECK = {"name": "results", "passed": None, "points": 0, "max_points": 4.0, "det
 TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops": 720.0, "ratio": 0.97}
 FULL = {**ENTRY, "checks": [CHECK], "timings": [TIMING], "points": 5.0, "receipt": [["wgmma", "8"]]}
 # records of finished studies, comparisons of two runs, what a class takes, and paths of tiles
-OTHERS = {"candidates", "classroom", "classroom_60", "classroom_gpu", "emulator", "fp8_sums", "proxy_fence"}
+OTHERS = {
+    "candidates",
+    "classroom",
+    "classroom_60",
+    "classroom_gpu",
+    "classroom_two",
+    "emulator",
+    "fp8_sums",
+    "proxy_fence",
+}
 OTHERS |= {"proxy_fence_pipeline", "public_kernels", "found", "paths", "scores", "tma_pays", "tma_seen"}
 COMMITTED = [path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem not in OTHERS]
 

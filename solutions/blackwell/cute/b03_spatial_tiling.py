@@ -67,7 +67,6 @@ def gemm(M, N, K):
                 with cute.arch.elect_one():
                     tcgen05.commit(done)
             cute.arch.mbarrier_wait(done, k & 1)  # the tiles are free, and acc is complete
-            cute.arch.sync_threads()  # all warps together: nobody misses a phase
 
         # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D
         tile = acc[(None, None), 0, 0]

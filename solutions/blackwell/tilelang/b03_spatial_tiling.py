@@ -38,7 +38,6 @@ def gemm(M, N, K):
                 operands = A_shared, B_shared, acc
                 T.tcgen05_gemm(*operands, transpose_B=True, mbar=done, clear_accum=(k == 0))
                 T.mbarrier_wait_parity(done, k & 1)
-                T.sync_threads()  # all warps together: nobody misses a phase
 
             T.copy(acc, regs)
             T.copy(regs, D[ms, ns])

@@ -135,6 +135,22 @@ def test_saturation_and_nan():
     assert halves[::2].tolist() == halves[1::2].tolist() == [65504, -65504, 65504, 2.5] * 8
 
 
+@pytest.mark.parametrize("ftz", ["", ".ftz"])
+def test_powers_of_two_are_within_the_bound_of_the_isa(ftz):
+    """PTX ISA 9.7.3.21, ex2: at most 2 ulp from the rounded result, and these results of its table."""
+
+    def made(values):
+        return floats(f"ex2.approx{ftz}.f32 %f9, %f1;\n", np.array(values, np.float32))
+
+    scores = np.linspace(-126, 127, 32).astype(np.float32)
+    exact = np.exp2(scores.astype(np.float64))
+    ulp = np.spacing(exact.astype(np.float32)).astype(np.float64)
+    assert (np.abs(made(scores).astype(np.float64) - exact) <= 2.5 * ulp).all()
+    given = [-np.inf, -0.0, 0.0, np.inf, np.nan, 128.0, -151.0, 1.0]
+    np.testing.assert_array_equal(made(given * 4), [0, 1, 1, np.inf, np.nan, np.inf, 0, 2] * 4)
+    np.testing.assert_array_equal(made([-130.0] * 32), 2.0**-130)  # also with .ftz, as ``spellings`` tells
+
+
 def test_pairs_of_halves():
     pair = np.array([[1.5, -2], [-0.5, 4]] * 16, np.float16)
     words = [pair.view(np.uint32).reshape(32)]

@@ -96,6 +96,12 @@ def test_a_whole_warp_that_issues():
     assert "issue tcgen05.commit" in findings(begun(barriers=(32,)) + whole)["mma-issuers"].detail
 
 
+def test_all_instructions_are_of_one_cta_group():
+    alone = begun(group=1) + by_thread_0(multiply(128, 32, group=2) + COMMIT, "MULTIPLIED")
+    one = findings(alone + WAITED + READ + FREE, grid=(2, 1, 1), cluster=(2, 1, 1))["cta-group"]
+    assert "cta_group::2, and this kernel has others of cta_group::1" in one.detail
+
+
 def test_the_first_mma_adds_to_nothing():
     one = only(
         begun() + by_thread_0(multiply(128, 16, adds=1) + COMMIT, "MULTIPLIED") + WAITED + READ + FREE,

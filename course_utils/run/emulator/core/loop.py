@@ -73,8 +73,13 @@ def _clusters(machine: Machine, origins: list[tuple[int, int, int]]) -> None:
     """Run clusters in this order, and the others in that of their numbers where one waits for them."""
     wanted = [origin for origin in origins if machine.only is None or _wanted(machine, origin)]
     unstarted = sorted(origins, key=lambda origin: origin[::-1])
+    pending = machine.unit(residents.Unstarted)
+    pending.begin(machine, unstarted)
     aside: list[Aside] = []
     while wanted or aside:
+        wanted = [origin for origin in wanted if origin not in pending.cancelled]
+        if not wanted and not aside:
+            break
         has_room = not aside or len(aside) < residents.room(machine)
         due = [one for one in aside if one.is_due()]
         if has_room and (wanted or not due and unstarted):

@@ -57,6 +57,34 @@ def _bytes(region: Region, offset: int) -> bytes:
     return region.data[offset : offset + 8].tobytes()
 
 
+class Unstarted:
+    """The clusters that have not begun, in the order of their numbers, and those that another one has
+    cancelled (clusterlaunchcontrol). As many as the chip has room for begin by themselves.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.origins: list[tuple[int, int, int]] = []
+        self.cancelled: set[tuple[int, int, int]] = set()
+        self.first: set[tuple[int, int, int]] = set()
+        self.most = 0  # that may be cancelled
+
+    def begin(self, machine: Machine, origins: list[tuple[int, int, int]]) -> None:
+        self.origins, held = origins, room(machine)
+        self.first = set(origins[:held])
+        # of a launch of which only some clusters run, these have their share of the others' places
+        share = -(-len(origins) // held) - 1
+        self.most = len(origins) if machine.only is None else share * len(machine.only)
+
+    def cancel(self) -> tuple[int, int, int] | None:
+        """The next one, which will not begin any more; None where all have begun."""
+        found = next((one for one in self.origins if one not in self.first), None)
+        if found is None or len(self.cancelled) >= self.most:
+            return None
+        self.origins.remove(found)
+        self.cancelled.add(found)
+        return found
+
+
 class Patience:
     """How long the cluster that runs may poll in vain."""
 

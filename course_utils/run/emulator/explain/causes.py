@@ -17,10 +17,10 @@ from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Places, line_of, note
 from course_utils.run.emulator.explain.races import Races
+from course_utils.run.emulator.explain.results import issued
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 from course_utils.run.emulator.units.sync import Came
-from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -253,7 +253,7 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
             if not loads or len(mine) < len(waits[name]):
                 continue
             for other, theirs in waits.items():
-                takers = [warp for warp in theirs if warp.unit(Issued).count]
+                takers = [warp for warp in theirs if issued(warp)]
                 if other == name or not takers or len(takers) < len(theirs):
                     continue
                 load, full = account(loads[0]).loads[0], theirs[takers[0]]
@@ -320,7 +320,7 @@ def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: M
         for warp, passed in account(one).waits.items():
             waits[warp] = waits.get(warp, 0) + passed.count
     fills, why = sum(load.phase + 1 for one in barriers for load in account(one).loads[:1]), None
-    if not any(warp.unit(Issued).count for cta in barrier.cta.cluster.ctas for warp in cta.warps):
+    if not any(issued(warp) for cta in barrier.cta.cluster.ctas for warp in cta.warps):
         why = Cause("load-unwaited", "and", {"what": nobody_multiplies(machine)})
     elif waits and (most := max(waits.values())) < fills:
         who = names.who([warp for warp, count in waits.items() if count == most], barrier.cta)

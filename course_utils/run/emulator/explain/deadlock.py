@@ -18,6 +18,7 @@ from course_utils.run.emulator.explain.barriers import told_bytes
 from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.explain.places import Places, line_of
 from course_utils.run.emulator.explain.races import Races
+from course_utils.run.emulator.explain.results import issued
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.words import SENTENCES
 from course_utils.run.emulator.isa.arithmetic import LANES
@@ -25,7 +26,7 @@ from course_utils.run.emulator.units.lanes import LanesWait
 from course_utils.run.emulator.units.mbarrier import PhaseWait, mbarriers
 from course_utils.run.emulator.units.sync import NamedBarriers, RegisterPool, RegisterWait, ThreadWait
 from course_utils.run.emulator.units.tmem import AllocWait, tensor_memory
-from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
+from course_utils.run.emulator.units.wgmma import WgmmaWait
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 Tail: TypeAlias = tuple[Cause, ...]  # clauses that go on a sentence
 
+AHEAD = 2  # phases that a stage's full barrier may be ahead of its empty one
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
 
 
@@ -256,7 +258,7 @@ def _nobody_multiplies(path: Path) -> bool:
     code = ahead(machine.program)
     return (
         code.has_roles
-        and not any(warp.unit(Issued).count for cta in path.cta.cluster.ctas for warp in cta.warps)
+        and not any(issued(warp) for cta in path.cta.cluster.ctas for warp in cta.warps)
         and not any("wgmma" in code.abilities(p.pc) for p in machine.waiting)
     )
 
@@ -311,6 +313,8 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[Tail, Place | None, int | None
     alike = (b for b in mbarriers(barrier.cta).values() if names.stage_of(b)[1:] == (stage, count))
     full = next((b for b in alike if account(b).carries_bytes), None)
     if full is None or mine.carries_bytes or not barrier.pending:
+        return (), None, None
+    if full.phase > barrier.phase + AHEAD:  # of another ring, as that of accumulators is
         return (), None, None
     arrived = {(warp.cta, warp.index // 4) for warp in mine.this_phase}
     all_mbarriers = [mbarriers(cta) for cta in path.cta.cluster.ctas]

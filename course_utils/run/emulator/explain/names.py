@@ -29,10 +29,13 @@ _CALLS = {
     "consumer_try_wait": "full",
     "tma_bar_ptr": "full",
     "consumer_release": "empty",
+    "producer_commit": "full",
 }
 Kinds: TypeAlias = "Callable[[CTA], dict[MBarrier, str]]"
 # The line that makes a pipeline and initialises its barriers.
 _PIPELINE = re.compile(r"[Pp]ipeline|\.create\(")
+# one that no load signals has the learner's name beside that of the ring
+_ACCUMULATORS = re.compile(r"(\w+)\s*=\s*(?:pipeline\.)?PipelineUmmaAsync\.create\(")
 
 
 def ordered(cta: CTA) -> list[MBarrier]:
@@ -116,7 +119,8 @@ def kinds_of(cta: CTA) -> dict[MBarrier, str]:
     for array in _initialised(barriers):
         half, odd = divmod(len(array), 2)
         if _PIPELINE.search(seen[array[0]].place.code) and not odd:
-            kinds |= dict.fromkeys(array[:half], "full") | dict.fromkeys(array[half:], "empty")
+            own = "" if any(seen[b].carries_bytes for b in array) else _variable(seen[array[0]].place.code)
+            kinds |= dict.fromkeys(array[:half], f"{own}full") | dict.fromkeys(array[half:], f"{own}empty")
         elif counts_bytes:
             kind = "full" if any(seen[b].carries_bytes for b in array) else "empty"
             for barrier in array:  # one that nobody has used yet is as those before it
@@ -132,6 +136,12 @@ def kinds_of(cta: CTA) -> dict[MBarrier, str]:
         return kinds | dict.fromkeys(others, "barrier")
     p, c = waiting.index("producer"), waiting.index("consumer")  # one array, then the other
     return kinds | {b: "full" if (i < p if c < p else i >= c) else "empty" for i, b in enumerate(others)}
+
+
+def _variable(code: str) -> str:
+    """ "accs." of the line that makes a pipeline of accumulators and calls it so; "" of any other."""
+    made = _ACCUMULATORS.match(code)
+    return f"{made[1]}." if made else ""
 
 
 def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
@@ -160,7 +170,10 @@ def array_meant(cta: CTA, at: int) -> str:
     machine, named = cta.machine, _arrays(cta)
     if not named:
         code = machine.unit(Places).place(at).code
-        return next((array for call, array in _CALLS.items() if call in code), "")
+        array = next((array for call, array in _CALLS.items() if call in code), "")
+        caller = re.search(r"(\w+)\.(?:consumer|producer)_", code)
+        own = f"{caller[1]}.{array}" if caller else array
+        return own if array and own in kinds_of(cta).values() else array
     code_ahead = ahead(machine.program)
     origins = code_ahead.shared_origins
     operands = machine.program.kernel.instructions[at].operands

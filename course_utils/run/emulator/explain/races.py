@@ -16,6 +16,7 @@ import numpy as np
 
 from course_utils.artifact import SWIZZLE_PATTERN_BYTES
 from course_utils.cause import Cause
+from course_utils.ptx.families import Family, family
 from course_utils.run.emulator.core.memory import SharedMemory
 from course_utils.run.emulator.core.order import (
     AGENT_BITS,
@@ -577,11 +578,14 @@ class Races:
     ) -> Finding:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
         where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
+        A tcgen05.commit arrives once its MMAs have run, so it is not to blame.
         """
         kind, (barrier, waited_at) = what.kind, role(path.warp).waited or (None, -1)
         readers = [reader] if reader else []
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         released = None if barrier is None else account(barrier).released_by
+        if released is not None and self._commits(released[1]):
+            released = None
         if barrier is None or account(barrier).carries_bytes or released is None:
             has_roles = self.machine.unit(Findings).has_roles
             untold = has_roles and all(account(b).carries_bytes for b in mbarriers(path.cta).values())
@@ -601,6 +605,10 @@ class Races:
             case = "all arrivals from its own CTA" if alone is barrier.cta else "all from the other CTA"
         about = (*about, barrier)
         return find(path, kind, case, values, at, about=about, notes=notes, advice="released early")
+
+    def _commits(self, at: int) -> bool:
+        """Is an arrival that of a tcgen05.commit?"""
+        return family(self.machine.program.kernel.instructions[at]) is Family.TCGEN05_COMMIT
 
     # -- TMA
 

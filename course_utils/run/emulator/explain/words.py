@@ -293,6 +293,11 @@ SENTENCES = {
     "another warp's lanes": "{who} {who:accesses|access} tensor memory from lane {lane} on, and "
     "{who:reaches|reach} lanes {first} to {last}",
     "several threads issue": "{count} threads of {who} issue {what}, which one thread issues for all",
+    "two CTA groups": "{who} {who:runs|run} a tcgen05 instruction of cta_group::{now}, and this kernel has "
+    "others of cta_group::{before}",
+    "asks again": "{who} {who:asks|ask} for the place of another cluster after a request has failed",
+    "answer of a request not aligned": "{who} {who:wants|want} an answer at shared address {offset:,}, "
+    "which is no multiple of 16",
     "a pair of one CTA multiplies": "{who} {who:issues|issue} a tcgen05.mma of a CTA pair, and its cluster "
     "has one CTA",
     "no such shape": "the instruction descriptor of {who}'s tcgen05.mma is not valid: {bits:#010x} has M {M} "
@@ -624,6 +629,10 @@ MEANING = {
     "The warp that allocated calls dealloc at the end.",
     "commit-covers-nothing": "tcgen05.commit covers what its own thread has issued, and nobody else's. Issue "
     "the MMAs and the commit in one elected thread of one warp.",
+    "cancel-after-failure": "clusterlaunchcontrol.try_cancel has failed once for this cluster: none is "
+    "left. Leave the loop at the first answer that is not `is_canceled`.",
+    "cta-group": "All tcgen05 instructions of a kernel have one cta_group: 1 for a CTA alone, 2 for a pair "
+    "(`use_2cta`, `is_two_cta`).",
     "mma-issuers": "One thread issues tcgen05.mma and tcgen05.commit for the whole CTA. Elect it.",
     "mma-descriptor": "A descriptor of tcgen05.mma is not valid, or the shape is none that it has: N is a "
     "multiple of 8 (M = 64), 16 (M = 128) or 32 (a pair) up to 256.",

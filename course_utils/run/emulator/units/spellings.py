@@ -141,6 +141,10 @@ WORDS: dict[str, frozenset[str]] = {
         "mbarrier.pending_count": "b64",
         "wgmma.fence wgmma.commit_group wgmma.wait_group": "sync aligned",
         "setmaxnreg": "inc dec sync aligned u32",
+        "clusterlaunchcontrol.try_cancel.async": f"{_SPACES} mbarrier::complete_tx::bytes b128 "
+        "multicast::cluster::all",
+        "clusterlaunchcontrol.query_cancel": "is_canceled get_first_ctaid get_first_ctaid::x "
+        "get_first_ctaid::y get_first_ctaid::z pred v4 b32 b128",
         "tcgen05.alloc": f"{_CTAS} sync aligned shared::cta b32",
         "tcgen05.dealloc": f"{_CTAS} sync aligned b32",
         "tcgen05.relinquish_alloc_permit": f"{_CTAS} sync aligned",
@@ -219,7 +223,9 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
     ("register budgets", "of a warpgroup", "setmaxnreg"),
     (
         "Blackwell",
-        "fp16, bf16 and fp8 of one CTA and of a pair; nothing of it has run on a Blackwell by us",
+        "fp16, bf16 and fp8 of one CTA and of a pair; places of clusters that have not begun; nothing of it "
+        "has run on a Blackwell by us",
+        "clusterlaunchcontrol.try_cancel.async clusterlaunchcontrol.query_cancel "
         "tcgen05.alloc tcgen05.commit tcgen05.dealloc "
         "tcgen05.fence::after_thread_sync tcgen05.fence::before_thread_sync tcgen05.ld tcgen05.mma "
         "tcgen05.relinquish_alloc_permit tcgen05.st tcgen05.wait::ld tcgen05.wait::st",
@@ -238,7 +244,6 @@ REFUSED: dict[str, str] = {
     "tcgen05.shift tcgen05.cp tcgen05.ws tcgen05.sp tcgen05.red": _LATER,
     "kind::tf32 kind::i8 kind::mxf8f6f4 kind::mxf4 kind::mxf4nvf4 ashift": _LATER,
     "16x32bx2 pack::16b unpack::16b": _LATER,
-    "clusterlaunchcontrol": _LATER,
     "st.bulk": _LATER,
     "add.f32x2 sub.f32x2 mul.f32x2 fma.f32x2": _LATER,
     "tile::gather4 tile::scatter4 im2col::w im2col::w::128": _LATER,

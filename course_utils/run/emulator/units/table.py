@@ -26,6 +26,7 @@ from course_utils.run.emulator.units import (
     access,
     barrier_red,
     carry,
+    clc,
     cp_async,
     lanes,
     mbarrier,
@@ -267,6 +268,8 @@ TABLE: dict[str, Builder] = {
     **dict.fromkeys(("tcgen05.wait::ld", "tcgen05.wait::st"), tmem.wait),
     "tcgen05.mma": tcgen05.multiply,
     "tcgen05.commit": tcgen05.commit,
+    "clusterlaunchcontrol.try_cancel.async": clc.try_cancel,
+    "clusterlaunchcontrol.query_cancel": clc.query_cancel,
     # Miscellaneous Instructions
     "setmaxnreg": sync.set_registers,
 }

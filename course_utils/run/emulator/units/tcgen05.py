@@ -27,7 +27,7 @@ from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Source, Value
 from course_utils.run.emulator.units.mbarrier import find_barrier, mbarriers
-from course_utils.run.emulator.units.tmem import COLUMN, is_pair, tensor_memory
+from course_utils.run.emulator.units.tmem import COLUMN, CtaGroup, is_pair, tensor_memory
 from course_utils.run.emulator.units.wgmma import DESCRIPTOR_SWIZZLES, operand, operand_units
 from course_utils.tma.layouts import UNIT
 
@@ -322,6 +322,7 @@ def _issue(
         raise _unmodelled(p, "A in tensor memory and a pair with M = 128")
     accumulator = Accumulator(target & COLUMN, M, N, len(ctas))
     off = np.unpackbits(masks.view(np.uint8), bitorder="little").astype(np.bool_).reshape(-1, 128)
+    p.machine.unit(CtaGroup).hold(p, form.pair)
     number = issuer.issue(p)
     # fmt: off
     operation = Operation(

@@ -27,6 +27,7 @@ from course_utils.run.emulator.units.access import write_lanes
 from course_utils.run.emulator.units.sync import all_lanes
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 QUARTERS = 4  # of the lanes: warp w of a warpgroup reaches quarter w
@@ -185,6 +186,23 @@ def is_pair(opcode: Sequence[str]) -> bool:
     return "cta_group::2" in opcode
 
 
+class CtaGroup:
+    """Of what group the first tcgen05 instruction of a launch was. PTX ISA, "CTA pair": all of a kernel have
+    the same.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.pair: bool | None = None
+
+    def hold(self, path: Path, pair: bool) -> None:
+        """A finding where this instruction is of another group than the first."""
+        if self.pair is None:
+            self.pair = pair
+        elif self.pair != pair:
+            before = 1 + self.pair
+            path.report("cta-group", "two CTA groups", who=path.warp, now=1 + pair, before=before)
+
+
 def alloc(instruction: Instr) -> Lowered:
     """tcgen05.alloc: by one whole warp, of a pair by one in each CTA."""
     pair = is_pair(instruction.opcode)
@@ -192,6 +210,7 @@ def alloc(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, following: int, address: Value, count: Value) -> int:
         all_lanes(p, m, "tcgen05.alloc")
+        p.machine.unit(CtaGroup).hold(p, pair)
         mine, columns = tensor_memory(p.cta), memory.pick(count, 0)
         values: dict[str, Any] = {"who": p.warp, "count": columns}
         if columns & (columns - 1) or not LEAST <= columns <= mine.columns:

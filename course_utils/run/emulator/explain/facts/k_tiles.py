@@ -31,6 +31,7 @@ Reads: TypeAlias = list[tuple[list[int], int, int]]  # as ``Fills.operands`` has
 
 ROWS = 64  # of D, in one wgmma
 QUEUED = 0.2  # of a K tile's products that are in flight: it may have several groups
+FEW = 0.1  # of all products: as many may be no part of the K tiles
 
 
 @dataclass(slots=True)
@@ -39,11 +40,11 @@ class KTile:
     where operands of other fills begin.
 
     ``clock`` is what its four warps had all seen when they began, ``known`` what any of them had; ``first``
-    whether a tile of D begins with it, ``queued`` whether a good part of the one before was not yet waited
-    for then, and something was in flight before each of its own wgmmas. ``begin`` and ``last`` are the
-    numbers of its first and its last wgmma, ``products`` how many it multiplies. ``sides`` has for A and for
-    B the rows of each part that a wgmma reads, by what tells it from others, ``rows`` those of A by those of
-    B, of each two parts that meet.
+    whether a tile of D begins with it, ``flying`` how many products of wgmmas before it were not yet waited
+    for then, and ``kept`` whether something was in flight before each of its own wgmmas. ``begin`` and
+    ``last`` are the numbers of its first and its last wgmma, ``products`` how many it multiplies. ``sides``
+    has for A and for B the rows of each part that a wgmma reads, by what tells it from others, ``rows`` those
+    of A by those of B, of each two parts that meet.
     """
 
     codes: tuple[int, ...]
@@ -51,12 +52,17 @@ class KTile:
     clock: Clock
     known: np.ndarray
     first: bool
-    queued: bool
+    flying: int
     begin: int
     last: int
     products: int
+    kept: bool = True
     sides: tuple[dict[object, int], dict[object, int]] = field(default_factory=lambda: ({}, {}))
     rows: dict[tuple[object, int], int] = field(default_factory=dict)
+
+    def queued_behind(self, former: KTile) -> bool:
+        """Was a good part of the K tile before still in flight when this one began, and something after?"""
+        return self.kept and self.flying >= QUEUED * former.products
 
 
 class KTiles:
@@ -72,6 +78,7 @@ class KTiles:
         self._slice = self._deepest = 0  # of K, in elements: a wgmma's, and the largest K tile's
         self.of_group: dict[Group, list[KTile]] = {}
         self.products: dict[Group, list[int]] = {}
+        self._last_reads: dict[tuple[Group, int], int] = {}  # of a fill, by its code
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._fills, self._moments = machine.unit(Fills), machine.unit(Moments)
         self._groups = machine.unit(Groups)
@@ -83,6 +90,7 @@ class KTiles:
         """A cluster has ended."""
         self.of_group.clear()
         self.products.clear()
+        self._last_reads.clear()
         self._waits.clear()
 
     def of(self, cta: CTA) -> list[list[KTile]]:
@@ -97,8 +105,8 @@ class KTiles:
         return sum(sum(products) for group, products in self.products.items() if group.cta is cta)
 
     def of_present(self, cta: CTA) -> int:
-        """How many K tiles has this CTA multiplied of its present tile of D?"""
-        return sum(len(tiles) - _last_first(tiles) for tiles in self.of(cta))
+        """How many products has this CTA multiplied of its present tile of D?"""
+        return sum(tile.products for tiles in self.of(cta) for tile in tiles[_last_first(tiles) :])
 
     def done(self, group: Group, n: int) -> list[Moment]:
         """When each warp of a group had waited for wgmma ``n``; of tcgen05 when that MMA had run, which only
@@ -115,16 +123,30 @@ class KTiles:
         return found
 
     def drop_small(self) -> None:
-        """Forget what is none: a small product beside the K tiles."""
+        """Forget what is none: a few small products beside the K tiles."""
+        for group, tiles in self.of_group.items():
+            for tile in tiles:
+                self._last_reads |= {(group, code): tile.last for code in tile.codes}
         most = self._largest()
+        large = sum(tile.products for tiles in self.of_group.values() for tile in _large(tiles, most))
+        if large < (1 - FEW) * sum(tile.products for tile in self.every()):
+            return  # they are K tiles of another depth
         for tiles in self.of_group.values():
             tiles[:] = _large(tiles, most)
+
+    def read_until(self, group: Group, code: int) -> list[Moment]:
+        """When the warps of a group had waited for the last wgmma that reads a fill, or its MMA had run."""
+        last = self._last_reads.get((group, code), -1)
+        return self.done(group, last) if last >= 0 else []
 
     def _largest(self) -> int:
         return max((tile.products for tile in self.every()), default=0)
 
     def close(self, cluster_size: int) -> None:
-        """Of which K tiles did A or B come by multicast?"""
+        """Which K tiles add to the sum of the one before? Of which did A or B come by multicast?"""
+        for tiles in self.of_group.values():
+            self.counts["K tiles after a warpgroup's first"] += max(len(tiles) - 1, 0)
+            self.counts["K tiles after a warpgroup's first, added"] += sum(not one.first for one in tiles[1:])
         for tile in self.every() if cluster_size > 1 else ():
             self.counts["K tiles of clusters"] += 1
             self.counts["K tiles of clusters by multicast"] += len(tile.codes) == len(tile.operands) and any(
@@ -174,19 +196,17 @@ class KTiles:
         if _goes_on(tiles, key):
             _add(tiles[-1], reads, n, products)
             issued = event.path.warp.unit(Issued)
-            tiles[-1].queued &= bool(issued.groups) or len(issued.open) > 1  # this one is among them
+            tiles[-1].kept &= bool(issued.groups) or len(issued.open) > 1  # this one is among them
         else:
             assert op.clock is not None  # all four warps have joined
             # where registers were cleared instead, it adds to zeros
             anew = not op.accumulate or any(
                 isinstance(values, list) and not np.any(values[0]) for values in op.initial.values()
             )
-            flying = [i for numbers in event.path.warp.unit(Issued).groups for i in numbers]
-            queued = bool(tiles) and (
-                sum(self.products[group][i] for i in flying) >= QUEUED * tiles[-1].products
-            )
+            groups = event.path.warp.unit(Issued).groups
+            flying = sum(self.products[group][i] for numbers in groups for i in numbers)
             known = np.maximum.reduce([warp.clock.seen for warp in group.warps])
-            self._next(tiles, reads, op.clock, known, anew, queued, n, products)
+            self._next(tiles, reads, op.clock, known, anew, flying, n, products)
         _take(tiles[-1], reads, id(op.accumulator), ROWS, op.shape.N)
 
     def _issued(self, event: tcgen05.Issued) -> None:
@@ -204,9 +224,9 @@ class KTiles:
             if _goes_on(tiles, _key(reads)):
                 _add(tiles[-1], reads, n, products)
             else:
-                queued = bool(tiles) and bool(clock.seen[op.issuer.agent] <= tiles[-1].last)
+                flying = sum(self.products[group][int(clock.seen[op.issuer.agent]) : -1])
                 seen = clock.copy()
-                self._next(tiles, reads, seen, seen.seen, not op.accumulates, queued, n, products)
+                self._next(tiles, reads, seen, seen.seen, not op.accumulates, flying, n, products)
             _take(tiles[-1], reads, op.accumulator.low, rows, N)
 
     def _next(
@@ -216,7 +236,7 @@ class KTiles:
         clock: Clock,
         known: np.ndarray,
         anew: bool,
-        queued: bool,
+        flying: int,
         n: int,
         products: int,
     ) -> None:
@@ -232,7 +252,7 @@ class KTiles:
         if self.most is not None and len(_large(tiles, self._largest())) >= self.most:
             self.enough = True
             raise StopEmulation
-        tiles.append(KTile(key, operands, clock, known, first, queued, n, n, products))
+        tiles.append(KTile(key, operands, clock, known, first, flying, n, n, products))
 
     def _waited(self, event: Waited) -> None:
         """A warp's wait covers some wgmmas of its warpgroup."""

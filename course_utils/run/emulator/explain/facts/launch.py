@@ -112,7 +112,8 @@ class Facts:
         for room in self._rooms:
             counts.update(room.counts)
         fetches = self.machine.unit(Work).fetches
-        others = fetches.total() > 0 or any(counts[f"ran {name}"] for name in ("CP_ASYNC", "BULK_LOAD"))
+        multiplied = self.machine.artifact.tensors[:2]  # beside them a bias, say
+        others = counts["ran CP_ASYNC"] or any(fetches[tensor.name] for tensor in multiplied)
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         by_threads = LANES * (counts["multiplied 1 a lane"] + 2 * counts["multiplied 2 a lane"])

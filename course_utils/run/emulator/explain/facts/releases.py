@@ -13,7 +13,6 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.explain.facts.fills import Fill, Fills, Issue
-from course_utils.run.emulator.explain.facts.groups import Group
 from course_utils.run.emulator.explain.facts.k_tiles import KTiles
 from course_utils.run.emulator.explain.facts.moments import Moment, Moments
 from course_utils.run.emulator.units.access import Atomic, Read, Write, scope_of
@@ -108,7 +107,11 @@ class Releases:
             if cta in (None, fill.cta)
         ]
         return all(
-            any(arrival.after(moment) for arrival in arrivals for moment in self._done(group, fill))
+            any(
+                arrival.after(moment)
+                for arrival in arrivals
+                for moment in self._k_tiles.read_until(group, fill.code)
+            )
             for group in fill.readers
         )
 
@@ -116,14 +119,10 @@ class Releases:
         """Did anything else tell the load's issuer that a warpgroup had multiplied of ``fill``?"""
         told = self._told_at.get(issue.moment.now)
         return told is not None and any(
-            told[moment.agent] >= moment.now for group in fill.readers for moment in self._done(group, fill)
+            told[moment.agent] >= moment.now
+            for group in fill.readers
+            for moment in self._k_tiles.read_until(group, fill.code)
         )
-
-    def _done(self, group: Group, fill: Fill) -> list[Moment]:
-        """When the warps of a group had waited for the last wgmma that reads ``fill``, or its MMA had run."""
-        tiles = self._k_tiles.of_group[group]
-        last = max((tile.last for tile in tiles if fill.code in tile.codes), default=-1)
-        return self._k_tiles.done(group, last) if last >= 0 else []
 
     def _told_of(self, who: Warp | ThreadBarrier, cluster: Cluster) -> Clock:
         if who not in self._told:

@@ -147,7 +147,7 @@ class Rings:
             ends = self._k_tiles.done(group, tile.last)
             seen = tile.clock.seen
             self.counts["K tiles followed"] += 1
-            self.counts["K tiles followed, one queued"] += following.queued
+            self.counts["K tiles followed, one queued"] += following.queued_behind(tile)
             in_flight = any(
                 self._fills.free(later.codes, ends)
                 and any(seen[code & AGENT_MASK] < code >> AGENT_BITS for code in later.codes)

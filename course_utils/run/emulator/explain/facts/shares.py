@@ -148,7 +148,7 @@ def _sides(tiles: Mapping[int, list[Coordinates]]) -> list[int]:
 def _read(window: list[Coordinates], sides: list[int]) -> int:
     """Rows and columns of tiles that these tiles lie in, or as many of square tiles if those are fewer."""
     counts = [len(set(axis)) for axis in zip(*window, strict=True)]
-    if not all(sides):
+    if not all(sides) or len(counts) != len(sides):
         return sum(counts)
     weighed = sum(count * side for count, side in zip(counts, sides, strict=True))
     return min(sum(counts), ceil(weighed / sqrt(prod(sides))))

@@ -102,7 +102,7 @@ class Stores:
         # how large the boxes are that were stored or added to: TMA cuts those of a tile at the edge
         self._boxes: dict[tuple[str, Coordinates], int] = {}
         self._stored: set[tuple[str, Coordinates]] = set()
-        # K tiles that each CTA had multiplied for what it added to a box
+        # products that each CTA had multiplied for what it added to a box
         self._added: dict[tuple[str, Coordinates], Counter[int]] = {}
         self._atomics = 0  # on tensors
         self._written: dict[CTA, LastWrites] = {}
@@ -129,8 +129,8 @@ class Stores:
             if following and following.tile() == one.tile():
                 same = [other for other in slices[: slices.index(following)] if other.tile() == one.tile()]
                 self.counts["slices after another"] += 1
-                self.counts["slices filled while a store flies"] += bool(works) or any(
-                    following.written_under(other) for other in same
+                self.counts["slices filled while a store flies"] += bool(works) or following.written_under(
+                    same[-1]
                 )
             elif works is not None:
                 self.counts["stores that a tile follows"] += 1

@@ -1,0 +1,168 @@
+"""Blackwell, step 6, with cluster launch control. The grid has a CTA for each tile; one
+that has done its tile asks for the place of a CTA that has not begun, and takes its tile.
+
+Compiled for sm_100a and emulated. Nothing of it has run on a Blackwell by us.
+"""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import pipeline
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, tcgen05
+from cutlass.memory import SmemAllocator
+
+block_M, block_N, block_K = 128, 128, 64
+num_stages = 2
+columns = block_N  # of tensor memory: one for each column of the fp32 accumulator
+
+
+def gemm(M, N, K):
+    assert M % block_M == N % block_N == K % block_K == 0, "sizes must be multiples of the tile"
+    k_tiles = K // block_K
+    tiles_M, tiles_N = M // block_M, N // block_N
+    panel = max(width for width in (1, 2, 3, 4) if tiles_N % width == 0)
+    tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
+
+    @cute.kernel
+    def kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma):
+        thread, _, _ = cute.arch.thread_idx()
+        warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        cta, _, _ = cute.arch.block_idx()
+        smem = SmemAllocator()
+        barriers = smem.allocate_array(cutlass.Int64, 2 * num_stages)  # full, then empty
+        done = smem.allocate_array(cutlass.Int64, 1)  # commit: acc has a tile of D
+        answered = smem.allocate_array(cutlass.Int64, 1)  # the bytes of the answer have landed
+        answer = smem.allocate_array(cutlass.Int128, 1)  # 16 opaque bytes
+        where = smem.allocate_array(cutlass.Int32, 1)  # tcgen05.alloc stores an address here
+        A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
+        B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
+        D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
+
+        if warp_idx == 0:  # the whole warp allocates; one thread initialises the barrier
+            cute.arch.alloc_tmem(columns, where)
+            cute.arch.relinquish_tmem_alloc_permit()
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_init(done, 1)
+                cute.arch.mbarrier_init(answered, 1)
+        # full: one arrival and the bytes of A and B; empty: a commit. All threads meet in it
+        pipe = pipeline.PipelineTmaUmma.create(
+            num_stages=num_stages,
+            producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
+            consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
+            tx_count=tile_bytes,
+            barrier_storage=barriers,
+            cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
+        )
+
+        # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
+        A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
+        B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
+        D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
+        A_ring, B_ring = cute.group_modes(A_shared, 0, 2), cute.group_modes(B_shared, 0, 2)
+        D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, B_ring, B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, D_tile, D_tiles)
+
+        my_mma = mma.get_slice(0)  # one CTA multiplies, so its slice is the whole tile
+        # descriptors: tcgen05.mma reads shared memory itself
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
+        B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
+        address = cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, where)
+        in_tmem = mma.make_fragment_C(mma.partition_shape_C((block_M, block_N)))
+        acc = cute.make_tensor(address, in_tmem.layout)
+
+        # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D
+        tile_acc = acc[(None, None), 0, 0]
+        ld = tcgen05.Ld32x32bOp(tcgen05.Repetition.x128)
+        to_regs = tcgen05.make_tmem_copy(cute.make_copy_atom(ld, cutlass.Float32), tile_acc)
+        mine = to_regs.get_slice(thread)
+        my_acc = mine.partition_S(tile_acc)
+        regs = cute.make_rmem_tensor(mine.partition_D(D_shared).shape, cutlass.Float32)
+        out = cute.make_rmem_tensor(regs.shape, cutlass.Float16)
+        store = cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128)
+        to_shared = cute.make_tiled_copy_D(store, to_regs)
+        my_out = to_shared.get_slice(thread)
+        # panels of up to 4 columns, row after row within a panel: A and B stay in L2
+        shape = (tiles_M, (panel, tiles_N // panel))
+        order = cute.make_layout(shape, stride=(panel, (1, panel * tiles_M)))
+        # stage and phase of the next load, and of the next MMA
+        load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
+        use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+        phase = cutlass.Int32(0)  # of done and answered: one for each tile
+        tile, more = cta, cutlass.Int32(1)
+
+        while more == 1:
+            m, n = order.get_flat_coord(tile)
+            if warp_idx == 0:
+                with cute.arch.elect_one():  # ask while this tile is multiplied
+                    cute.arch.mbarrier_arrive_and_expect_tx(answered, 16)
+                    cute.arch.issue_clc_query(answered, answer, multicast=False)
+                mma.set(tcgen05.Field.ACCUMULATE, False)
+                # step i loads tile i, and multiplies the one loaded num_stages - 1 steps ago
+                for i in cutlass.range(k_tiles + num_stages - 1, unroll=1):
+                    if i < k_tiles:
+                        pipe.producer_acquire(load)  # the MMAs that read this stage are done
+                        s, full = load.index, pipe.producer_get_barrier(load)
+                        # cute.copy elects its own thread: the whole warp has to come here
+                        cute.copy(load_A, A_src[None, m, i], A_dst[None, s], tma_bar_ptr=full)
+                        cute.copy(load_B, B_src[None, n, i], B_dst[None, s], tma_bar_ptr=full)
+                        load.advance()
+                    if i >= num_stages - 1:
+                        pipe.consumer_wait(use)
+                        for k_block in cutlass.range_constexpr(block_K // 16):
+                            at = (None, None, k_block, use.index)
+                            cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
+                            mma.set(tcgen05.Field.ACCUMULATE, True)
+                        pipe.consumer_release(use)  # a commit: empty, once these MMAs are done
+                        use.advance()
+                with cute.arch.elect_one():
+                    tcgen05.commit(done)
+            cute.arch.mbarrier_wait(done, phase)
+
+            # the previous tile's store has read D_shared
+            if warp_idx == 0:
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
+            cute.arch.sync_threads()
+            cute.copy(to_regs, my_acc, regs)
+            cute.arch.fence_view_async_tmem_load()  # tcgen05.wait::ld
+            out.store(regs.load().to(cutlass.Float16))
+            cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))
+            # threads wrote D_shared; TMA reads it through the async proxy
+            cute.arch.fence_view_async_shared()
+            cute.arch.sync_threads()  # and every warp has read acc: the next tile overwrites it
+            if warp_idx == 0:
+                cute.copy(store_D, D_src, D_dst[None, m, n])
+                cute.arch.cp_async_bulk_commit_group()
+            cute.arch.mbarrier_wait(answered, phase)
+            tile, _, _, more = cute.arch.clc_response(answer)
+            phase = phase ^ 1
+            cute.arch.sync_threads()  # every warp has read the answer: another may come
+        if warp_idx == 0:
+            cute.arch.dealloc_tmem(address, columns)
+            cute.arch.cp_async_bulk_wait_group(0)
+
+    @cute.jit
+    def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
+        swizzle = tcgen05.SmemLayoutAtomKind.K_SW128
+        atom = tcgen05.make_smem_layout_atom(swizzle, cutlass.Float16)
+        layout_A = cute.tile_to_shape(atom, (block_M, block_K, num_stages), order=(0, 1, 2))
+        layout_B = cute.tile_to_shape(atom, (block_N, block_K, num_stages), order=(0, 1, 2))
+        layout_D = cute.tile_to_shape(atom, (block_M, block_N), order=(0, 1))
+        g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
+        stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
+        load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
+        load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
+        store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (block_M, block_N, 16)
+        one, source, k_major = (
+            tcgen05.CtaGroup.ONE,
+            tcgen05.OperandSource.SMEM,
+            OperandMajorMode.K,
+        )
+        op = tcgen05.MmaF16BF16Op(fp16, fp32, shape, one, source, k_major, k_major)
+        mma = cute.make_tiled_mma(op)
+        kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
+            grid=(tiles_M * tiles_N, 1, 1), block=(128, 1, 1)
+        )
+
+    return main
