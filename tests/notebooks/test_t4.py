@@ -221,6 +221,7 @@ def test_words_of_the_symptom_table(edit, words, tmp_path):
     assert verdict.points == 0 and words in verdict.diagnosis
 
 
+@pytest.mark.thorough
 def test_a_mode_that_fell_out_brings_the_first_row_of_tiles_each_time(tmp_path):
     """What a row of the table of symptoms says: a coordinate with stride 0 never moves."""
     lost = "X = cute.make_tensor(X.iterator, cute.make_layout(X.shape, stride=(0, X.stride[1])))"

@@ -58,6 +58,14 @@ def test_a_path_tells_a_plain_copy_that_costs_no_byte():
     assert shown["path of K, global to shared"].startswith("plain loads and stores")
 
 
+def test_only_the_map_tells_a_swizzle_that_differs():
+    _, rows = evidence(kernels("cute", "t6")["t6_swizzles_differ"])
+    shown = dict(rows)
+    assert shown["path of K, global to shared"] == "tensor TMA, rank 4: 1"
+    assert shown["K loaded"] == "22,528 of its 22,528 elements" and shown["S"].startswith("wrong")
+    assert "swizzle none" in shown["map of K"] and "swizzle 128B" in shown["map of Q"]
+
+
 def test_what_the_text_says_of_the_recorded_times(capsys):
     entries = json.loads((measured.FOLDER / "scores.json").read_text())["entries"]
     ratios, seconds = {}, {}
@@ -86,7 +94,7 @@ def test_a_guess_is_held_against_the_fault(capsys, monkeypatch):
     monkeypatch.setattr(suspects, "evidence", lambda fault: (["", ""], []))
     monkeypatch.setattr(suspects, "swapped", lambda fault: "right")
     right = explanations("cute").index(kernels("cute", "t6")[SUSPECTS[0]].what) + 1
-    for guess in (right, right % 6 + 1):
+    for guess in (right, right % 7 + 1):
         suspect(1, guess, "cute")
         said = capsys.readouterr().out
         assert ("Your guess is right" in said) == (guess == right)
