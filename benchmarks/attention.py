@@ -340,12 +340,16 @@ def run() -> int:
         return 2
     with zipfile.ZipFile(sys.argv[0]) as archive:
         jobs, failed = listed(archive), json.loads(archive.read("jobs.json"))["failed"]
+        first = {dsl: next((job for job in jobs if job[2] == dsl), None) for dsl in DSLS}
+        versions = {
+            dsl: Artifact.from_bytes(archive.read(_place(job))).versions for dsl, job in first.items() if job
+        }
     entries: list[dict[str, Any]] = [{"place": place, "why": why} for place, why in failed.items()]
     for found in supervised([sys.executable, sys.argv[0]], len(jobs), options.seconds):
         shape, rung, dsl = jobs[found.pop("job")]
         kind, size = SHAPES[shape]
         entries.append({"shape": shape, "rung": rung, "dsl": dsl, "kind": kind, "at": size} | found)
-        where = bundle.provenance(device, {})
+        where = bundle.provenance(device, versions)
         Path(options.out).write_text(json.dumps({"provenance": where, "entries": entries}, indent=1))
         speed = f"{found['tflops']:6.1f} TFLOP/s" if "tflops" in found else ""
         ratio = f", {found['ratio']:.3f} of cuDNN" if "ratio" in found else ""

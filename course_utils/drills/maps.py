@@ -342,7 +342,7 @@ def lanes_missing(rng: Random) -> Question:
     right = 32 - there
     return number(
         "cute.copy with a TMA load elects by itself: elect.sync waits for all 32 lanes of the warp. It "
-        f"stands in “{branch}:”. For how many lanes does it wait for ever?",
+        f"stands in “{branch}:”. For how many lanes does it wait forever?",
         right,
         {
             there: "Those come; it waits for the others.",

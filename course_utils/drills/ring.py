@@ -289,7 +289,7 @@ def releases(rng: Random) -> Question:
         if right == k_tiles
         else "That is one too many, and a stage is released twice."
         if right > k_tiles
-        else "That is one too few, and the producer soon waits for ever."
+        else "That is one too few, and the producer soon waits forever."
     )
     return number(
         f"A tile of D has {k_tiles} K tile{'s' * (k_tiles > 1)}. The consumer releases a stage {condition} "

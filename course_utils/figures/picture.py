@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -9,6 +10,8 @@ from matplotlib.figure import Figure
 
 from course_utils.figures import shell
 from course_utils.figures.theme import CARD, DPI, GREY, GRID, svg
+
+SMALL = 80  # dpi of the PNG that a saved notebook holds, for pages that show no HTML
 
 
 class Picture(Figure):
@@ -45,7 +48,7 @@ class Picture(Figure):
 
     def _repr_html_(self) -> str:
         words = next((one.get_text() for one in self.texts), "") or "A picture"
-        drawn = svg(self)
+        drawn = _small(svg(self))
         key = hashlib.sha256(drawn.encode()).hexdigest()
         return shell.piece("picture.html", {"key": key}, shell.image(drawn.encode(), "svg+xml", words))
 
@@ -56,7 +59,13 @@ class Picture(Figure):
         return buffer.getvalue()
 
     def _repr_png_(self) -> bytes:
-        return self.png()
+        return self.png(SMALL)
+
+
+def _small(text: str) -> str:
+    """The same SVG without its indentation, and with paths rounded to hundredths of a point."""
+    text = re.sub(r"\n\s+", "\n", text)
+    return re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
 
 
 def bare(axes: Axes, grid: str = "", left: bool = True) -> None:

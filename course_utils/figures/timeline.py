@@ -78,7 +78,7 @@ def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str
         axes.set_xlabel("warp instructions executed so far: an order, not a time")
         kinds = [k for k in COLOURS if any(s.kind == k for s in spans)]
         handles = [Patch(color=COLOURS[k], label="waits" if k == "wait" else k) for k in kinds]
-        handles += [Patch(color=RED, label="waits for ever")] if _stuck(emulation) else []
+        handles += [Patch(color=RED, label="waits forever")] if _stuck(emulation) else []
         place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1.0)}
         axes.legend(handles=handles, ncol=len(handles), frameon=False, **place)
         top = 1 - 0.28 / figure.get_figheight()

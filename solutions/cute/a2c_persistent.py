@@ -44,19 +44,19 @@ def attention(
     to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
     element = {"float16": cutlass.Float16, "bfloat16": cutlass.BFloat16}[dtype]
     convert = {"float16": "cvt.rn.f16x2.f32", "bfloat16": "cvt.rn.bf16x2.f32"}[dtype]
-    # tiles of a head in turn from either end, long and short: a CTA takes two at a time
-    tiles = q_tiles * heads * batch
-    ctas = min(sm_count, -(-tiles // 2))
-    rounds = tiles // (2 * ctas)
+    # tiles of a head in turn from either end: where causal, a CTA takes a long and a short one
+    tiles, run = q_tiles * heads * batch, 2 if causal else 1
+    ctas = min(sm_count, -(-tiles // run))
+    rounds = tiles // (run * ctas)
 
     def share(cta):
         """How many tiles a CTA has."""
-        left = tiles - 2 * ctas * rounds - 2 * cta
-        return 2 * rounds + cutlass.max(0, cutlass.min(left, 2))
+        left = tiles - run * ctas * rounds - run * cta
+        return run * rounds + cutlass.max(0, cutlass.min(left, run))
 
     def place(cta, turn):
         """Tile of queries, head and batch of a CTA's turn."""
-        tile = 2 * (turn // 2 * ctas + cta) + turn % 2
+        tile = run * (turn // run * ctas + cta) + turn % run
         head, i = tile // q_tiles, tile % q_tiles
         m = i // 2 + (1 - i % 2) * (q_tiles - 1 - i)
         return m, head % heads, head // heads

@@ -46,14 +46,14 @@ def attention(
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
     to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
     infinity = T.infinity(T.float32)
-    # tiles of a head in turn from either end, long and short: a CTA takes two at a time
-    tiles = q_tiles * heads * batch
-    ctas = min(sm_count, -(-tiles // 2))
-    rounds = tiles // (2 * ctas)
+    # tiles of a head in turn from either end: where causal, a CTA takes a long and a short one
+    tiles, run = q_tiles * heads * batch, 2 if causal else 1
+    ctas = min(sm_count, -(-tiles // run))
+    rounds = tiles // (run * ctas)
 
     def place(cta, turn):
         """Tile of queries, head and batch of a CTA's turn."""
-        tile = 2 * (turn // 2 * ctas + cta) + turn % 2
+        tile = run * (turn // run * ctas + cta) + turn % run
         head, i = tile // q_tiles, tile % q_tiles
         m = i // 2 + (1 - i % 2) * (q_tiles - 1 - i)
         return m, head % heads, head // heads
@@ -129,7 +129,8 @@ def attention(
             thread = T.get_thread_binding()
 
             it = T.alloc_var(T.int32, init=0)  # tiles of K so far; each role counts its own
-            share = 2 * rounds + T.max(0, T.min(tiles - 2 * ctas * rounds - 2 * cta, 2))
+            left = tiles - run * ctas * rounds - run * cta
+            share = run * rounds + T.max(0, T.min(left, run))
 
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(registers[0])

@@ -227,7 +227,7 @@ def test_values_stay_within_their_bars():
 def test_its_png_has_the_stated_width_and_is_the_same_twice():
     data = ladder(synthetic()).png()
     assert data[:4] == b"\x89PNG" and struct.unpack(">I", data[16:20])[0] == 1600
-    assert data == ladder(synthetic())._repr_png_()
+    assert data == ladder(synthetic()).png()
 
 
 def test_survives_json():
@@ -341,3 +341,9 @@ def test_one_size_is_one_panel_as_high_as_each_of_two():
         for axes in figure.axes
     ]
     assert heights == pytest.approx([heights[0]] * 3)
+
+
+def test_a_saved_ladder_is_small_and_its_picture_the_same():
+    figure = ladder(synthetic())
+    markup, still = figure._repr_html_(), figure._repr_png_()
+    assert len(markup) + len(still) < 300_000 and len(still) < len(figure.png()) / 2
