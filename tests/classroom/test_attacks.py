@@ -158,7 +158,7 @@ def taken(blob, size=SIZES[0], source=""):
     """What the judge makes of these bytes: an Artifact, or the reason that it takes none."""
     data = b"".join(struct.pack("<Q", len(block)) + block for block in (GOOD.encode(), blob))
     ended = sandbox.Ended(0, "", data, "", 0.1, 0)
-    made = workshop._read(*workshop._answer(ended), source, "gemm", "cute", [size], "bubblewrap", [HOME.sms])
+    made = workshop._read(*workshop._answer(ended), source, "gemm", "cute", [size], "bubblewrap", [HOME])
     return made.artifacts[0] if made.artifacts else made.text
 
 

@@ -32,7 +32,16 @@ OTHERS = {
     "fp8_sums",
     "proxy_fence",
 }
-OTHERS |= {"proxy_fence_pipeline", "public_kernels", "found", "paths", "scores", "tma_pays", "tma_seen"}
+OTHERS |= {
+    "attention",
+    "proxy_fence_pipeline",
+    "public_kernels",
+    "found",
+    "paths",
+    "scores",
+    "tma_pays",
+    "tma_seen",
+}
 COMMITTED = [path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem not in OTHERS]
 
 
