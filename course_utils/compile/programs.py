@@ -62,7 +62,7 @@ class _Host:
     ) -> None:
         self.kernels, self.values = kernels, dict(known)
         self.tensors = {tensor.name: tensor for tensor in tensors}
-        self.maps: dict[str, Parameter] = {}
+        self.maps: dict[int, Parameter] = {}  # by the variable: two maps of one tensor have one name
         self.views: dict[str, str] = {}  # of which tensor a name is the pointer: T.reshape gives one its own
         self.workspaces: list[Tensor] = []
         self.launched: list[dict[str, Any]] = []
@@ -150,7 +150,7 @@ class _Host:
         if callee == "__tvm_tensormap_create_tiled":
             made = tensor_map_of(args, self.number)
             name = self._tensor_name(args[3])
-            self.maps[str(args[0].name)] = Parameter("tensor_map", tensor=name, tensor_map=made)
+            self.maps[hash(args[0])] = Parameter("tensor_map", tensor=name, tensor_map=made)
         elif callee in self.kernels:
             launch, given = launch_of(self.kernels[callee], args, self.number)
             self.launched.append(launch | {"parameters": tuple(map(self._parameter, given))})
@@ -169,9 +169,8 @@ class _Host:
         return name
 
     def _parameter(self, arg: Any) -> Parameter:
-        label = str(getattr(arg, "name", arg))
-        if label in self.maps:
-            return self.maps[label]
+        if made := self.maps.get(hash(arg)):
+            return made
         try:
             value = self.value(arg)
         except _Unknown:

@@ -419,7 +419,7 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: dict[str, str]) -> di
     from tilelang import tvm
 
     name = str(kernel.attrs["global_symbol"])
-    tensor_maps: dict[str, Parameter] = {}
+    tensor_maps: dict[int, Parameter] = {}  # by the variable: two maps of one tensor have one name
     launches = []
 
     def visit(node: Any) -> None:
@@ -431,7 +431,7 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: dict[str, str]) -> di
         if callee.value == "__tvm_tensormap_create_tiled":
             made, memory = tensor_map_of(args, _constant), str(args[3].name)
             tensor = tensor_names.get(memory, memory)
-            tensor_maps[str(args[0].name)] = Parameter("tensor_map", tensor=tensor, tensor_map=made)
+            tensor_maps[hash(args[0])] = Parameter("tensor_map", tensor=tensor, tensor_map=made)
         elif callee.value == name:
             launches.append(args)
         elif callee.value.startswith("__tvm_tensormap"):
@@ -447,8 +447,8 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: dict[str, str]) -> di
     parameters = []
     for arg in given:
         label = str(getattr(arg, "name", arg))
-        if label in tensor_maps:
-            parameters.append(tensor_maps[label])
+        if made := tensor_maps.get(hash(arg)):
+            parameters.append(made)
         elif label in tensor_names:
             parameters.append(Parameter("pointer", tensor=tensor_names[label]))
         elif hasattr(arg, "value"):

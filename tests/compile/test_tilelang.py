@@ -163,6 +163,24 @@ def test_launch_of_a_kernel_with_maps_and_pointers(factory):
     assert [p.tensor for p in a.parameters] == source_parameters(a.source)
 
 
+def test_two_boxes_of_one_tensor_are_two_maps(factory):
+    source = edit(
+        KERNEL,
+        ("            acc =", "            full = T.alloc_barrier(1)\n            acc ="),
+        (
+            "T.copy(B[bx * 64 : (bx + 1) * 64, 0:64], B_shared)",
+            "narrow = T.alloc_shared((64, 16), T.float16)\n"
+            "            T.tma_copy(B[bx * 64 : (bx + 1) * 64, 0:64], B_shared, barrier=full)\n"
+            "            T.tma_copy(B[bx * 64 : (bx + 1) * 64, 0:16], narrow, barrier=full)\n"
+            "            if T.shuffle_elect(128):\n"
+            "                T.mbarrier_arrive(full)\n"
+            "            T.mbarrier_wait_parity(full, 0)",
+        ),
+    )
+    a = compiler.compile_kind(factory(source), "gemm", M, N, K)
+    assert sorted(p.tensor_map.box[0] for p in a.parameters if p.tensor_map) == [16, 64]
+
+
 @pytest.mark.parametrize("step", ["step04", "step10"])
 def test_artifact_is_of_one_kernel(step):
     a = solution(step)
