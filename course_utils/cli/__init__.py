@@ -54,9 +54,8 @@ def main(argv: list[str] | None = None) -> int:
             parser.require_exercise(options["step"], options["file"])
             from course_utils.run import backends
 
-            backends.warm_up(
-                options["backend"]
-            )  # beside the imports of the command and of the learner's file
+            # beside the imports of the command and of the learner's file
+            backends.warm_up(options["backend"])
         elif "what" in options and not options.get("reference"):
             parser.is_id(options["what"])
         command = getattr(import_module(f"course_utils.cli.{module}"), function)

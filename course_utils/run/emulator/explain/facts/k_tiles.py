@@ -128,11 +128,10 @@ class KTiles:
             for tile in tiles:
                 self._last_reads |= {(group, code): tile.last for code in tile.codes}
         most = self._largest()
-        large = sum(tile.products for tiles in self.of_group.values() for tile in _large(tiles, most))
-        if large < (1 - FEW) * sum(tile.products for tile in self.every()):
-            return  # they are K tiles of another depth
-        for tiles in self.of_group.values():
-            tiles[:] = _large(tiles, most)
+        large = {group: _large(tiles, most) for group, tiles in self.of_group.items()}
+        kept = sum(tile.products for tiles in large.values() for tile in tiles)
+        if kept >= (1 - FEW) * sum(tile.products for tile in self.every()):
+            self.of_group = large  # else they are K tiles of another depth
 
     def read_until(self, group: Group, code: int) -> list[Moment]:
         """When the warps of a group had waited for the last wgmma that reads a fill, or its MMA had run."""

@@ -127,11 +127,11 @@ class Stores:
             following = next((other for other in slices[i + 1 :] if other.warp is one.warp), None)
             works = self._work_under(cta, one)
             if following and following.tile() == one.tile():
-                same = [other for other in slices[: slices.index(following)] if other.tile() == one.tile()]
+                before = reversed(slices[i : slices.index(following)])
+                former = next(other for other in before if other.tile() == one.tile())
+                flies = works or following.written_under(former)
                 self.counts["slices after another"] += 1
-                self.counts["slices filled while a store flies"] += bool(works) or following.written_under(
-                    same[-1]
-                )
+                self.counts["slices filled while a store flies"] += flies
             elif works is not None:
                 self.counts["stores that a tile follows"] += 1
                 self.counts["stores under the next tile"] += works
