@@ -24,7 +24,9 @@ from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 HIDDEN = {"source_hidden": True}
-_GRADE_ID = re.compile(r"((?:step|task|plan)\d\d[a-z]?|t\d[a-f]?)-(tilelang|cute|maps|plan|paths)(-check)?")
+_GRADE_ID = re.compile(
+    r"((?:step|task|plan)\d\d[a-z]?|[at]\d[a-f]?|b\d\d)-(tilelang|cute|maps|plan|paths)(-check)?"
+)
 
 
 class SyncError(ValueError):

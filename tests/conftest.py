@@ -68,7 +68,7 @@ class Together(LoadScopeScheduling):
         if file.endswith(("test_solutions.py", "test_drawings.py")):
             return f"{file}[{name.partition('[')[2]}"  # by step and DSL; by picture
         notebook = (
-            re.search(r"\[((?:\d\d[a-z]?|t\d)_\w+?)(?:-\w+)?\]$", name)
+            re.search(r"\[((?:\d\d[a-z]?|[at]\d|b\d\d)_\w+?)(?:-\w+)?\]$", name)
             if file.endswith("test_notebooks.py")
             else None
         )

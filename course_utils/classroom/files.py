@@ -27,10 +27,11 @@ NAMED = 40  # files of one learner that are left out and named
 DEEP = 2  # archives in one another
 LIST_LIMIT = 4 << 20  # bytes of the list at the end of a learner's archive; some 50,000 files
 
-# step05, step5, "Step 05", task_05a, t3a, plan11, b05_, and case13a, as t3a was called; a letter that begins
-# a word belongs to the word, and "T1" alone is a team's
+# step05, step5, "Step 05", task_05a, t3a, plan11, b05_, a2b_overlap, and case13a, as t3a was called; a letter
+# that begins a word belongs to the word, "T1" alone is a team's, and "A1" an assignment's
 EXERCISE = re.compile(
-    r"(step|case|task|plan(?=[ _-]?11)|(?<![a-z0-9])t(?=[1-5]\D)|(?<![a-z0-9])b(?=(?:0[1-9]|10)[_.-]))"
+    r"(step|case|task|plan(?=[ _-]?11)|(?<![a-z0-9])t(?=[1-6]\D)|(?<![a-z0-9])b(?=(?:0[1-9]|10)[_.-])"
+    r"|(?<![a-z0-9])a(?=[12][bc]?[ _-](?:attention|ring|ping|overlap|persistent|tilelang|cute)))"
     r"[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?",
     re.I,
 )
@@ -43,7 +44,7 @@ _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser add
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
 # how the course calls what lies in it, and learners the folders of their work
 _OURS = re.compile(
-    r"\d\d[a-z]?_|t\d_|(notebooks?|solutions?|src|kernels?|notes?|code|work|mine|tests?|docs?|scripts|images|figures|"
+    r"\d\d[a-z]?_|[at]\d_|b\d\d_|(notebooks?|solutions?|src|kernels?|notes?|code|work|mine|tests?|docs?|scripts|images|figures|"
     r"ladder|exercises?|(week|lab|hw|part|day|task|exercise|assignment|homework)[ _-]?\d+)$",
     re.I,
 )

@@ -266,7 +266,7 @@ def _written(job: Job, judged: Judged, settings: Settings, began: float, marks: 
     from course_utils.grading import levels, steps
 
     verdict = judged.verdict
-    if job.entry.exercise.partition("-")[0] in steps.STEPS:
+    if job.entry.exercise.partition("-")[0] in steps.LEVELLED:
         verdict = levels.at(verdict, settings.level or levels.of_source(job.source))
     took = {"seconds": round(judged.seconds, 3), "memory": judged.memory, "note": judged.note}
     ledger = Ledger(settings.ledger, settings.key)

@@ -35,16 +35,15 @@ OTHER_LANGUAGE = "other language"
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _CHECK = re.compile(
     r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*"""
-    r"""["']((?:step|plan)\d\d|(?:case|task)\d\d[a-f]?|t\d[a-f]?)["']([^)\n]*)\)""",
+    r"""["']((?:step|plan)\d\d|(?:case|task)\d\d[a-f]?|[at]\d[a-f]?|b\d\d)["']([^)\n]*)\)""",
     re.M,
 )
 
 
-_DEFINES = re.compile(
-    r"^(?:def[ \t]+(gemm|copy|mend|seconds|predict)[ \t]*\("
-    r"|(gemm|copy|mend|seconds|predict)[ \t]*(?::[^=\n]*)?=(?!=))",
-    re.M,
+_FUNCTIONS = "|".join(
+    sorted({steps.function_of(name) for group in steps.groups().values() for name in group})
 )
+_DEFINES = re.compile(rf"^(?:def[ \t]+({_FUNCTIONS})[ \t]*\(|({_FUNCTIONS})[ \t]*(?::[^=\n]*)?=(?!=))", re.M)
 _ANY = re.compile(r"^(?:async[ \t]+def|def|class)\b|^@", re.M)  # of definitions
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tilelang|cutlass)\b(.*)", re.M)
 CHECKS = 1_000  # lines of one cell that are looked at for a check
@@ -397,7 +396,7 @@ def _step_of(name: str) -> str:
     if not found:
         return ""
     kind, letter = found[1].lower(), (found[3] or "").lower()
-    return _today(f"{kind}{int(found[2]):0{1 if kind == 't' else 2}}{letter}")
+    return _today(f"{kind}{int(found[2]):0{1 if kind in 'at' else 2}}{letter}")
 
 
 def _numbered(name: str) -> str:

@@ -13,7 +13,7 @@ from course_utils.cli.terminal import say
 from course_utils.compile.factory import DSLS
 from course_utils.grading import exercises, levels, steps
 
-_EXERCISE = re.compile(r"(step\d\d)-(\w+)")
+_EXERCISE = re.compile(rf"({'|'.join(steps.LEVELLED)})-(\w+)")
 
 
 def level(console: Console, level: str, step: list[str], dsl: str | None, seed: int) -> int:
@@ -45,8 +45,8 @@ def level(console: Console, level: str, step: list[str], dsl: str | None, seed: 
 def _step(name: str) -> str:
     """ "step05" of "05", "5" or "step05"."""
     step = steps.named(name)
-    if step not in steps.STEPS:
-        there = f"the steps are {', '.join(steps.STEPS)}"
+    if step not in steps.LEVELLED:
+        there = f"the steps are {', '.join(steps.LEVELLED)}"
         raise ValueError(f"there is no step {name!r}; {steps.meant(name) or there}")
     return step
 

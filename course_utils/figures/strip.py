@@ -11,16 +11,21 @@ from course_utils.grading import steps, verdict
 from course_utils.grading.levels import from_blank
 from course_utils.recordings import progress
 
-_NAME = re.compile(r"(\d\d[a-z]?|t\d)_(\w+)\.ipynb")
+_NAME = re.compile(r"(\d\d[a-z]?|[at]\d|b\d\d)_(\w+)\.ipynb")
+PARTS = "0tba"  # the ladder, TMA, Blackwell, attention: how their numbers begin
 _PICTURE = re.compile(r"!\[([^\]]*)\]\((images/\w+\.svg)\)")
 LEGEND = "All notebooks, each filled as far as your points go. The thick frame is where you are."
 LOOK_UP = {"symptom map": "symptom_map.md", "glossary": "glossary.md", "solutions": "../solutions"}
 
 
 def notebooks(folder: Path) -> dict[str, str]:
-    """The notebooks of a folder, their numbers ("05") to their files' names, in order."""
-    found = (_NAME.fullmatch(path.name) for path in sorted(folder.glob("*.ipynb")))
-    return {name[1]: name[0] for name in found if name}
+    """The notebooks of a folder, their numbers ("05") to their files' names, in the order of the course."""
+    found = [name for path in folder.glob("*.ipynb") if (name := _NAME.fullmatch(path.name))]
+    return {name[1]: name[0] for name in sorted(found, key=lambda name: (_part(name[1]), name[1]))}
+
+
+def _part(number: str) -> int:
+    return max(0, PARTS.find(number[0]))  # 0 of any digit
 
 
 def title(name: str) -> str:

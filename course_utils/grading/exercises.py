@@ -43,8 +43,8 @@ def given(step_id: str, dsl: str, level: str = "write", seed: int = 0, solved: b
     """
     if level not in list(steps.LEVELS):
         raise ValueError(f"there is no level {level!r}; there are {', '.join(steps.LEVELS)}")
-    if level != "write" and step_id not in steps.STEPS:
-        raise ValueError(f"{step_id} has no levels; these have: {', '.join(steps.STEPS)}")
+    if level != "write" and step_id not in steps.LEVELLED:
+        raise ValueError(f"{step_id} has no levels; these have: {', '.join(steps.LEVELLED)}")
     path = solution_path(step_id, dsl)
     source = path.read_text()
     if level == "blank":
@@ -82,9 +82,9 @@ def digest(source: str) -> str:
 
 def asked_for(step_id: str) -> list[str]:
     """What a step's check asks for, a phrase each: what is new in it, then what the step before it asked."""
-    names = list(steps.STEPS)
+    names = next((list(ladder) for ladder in steps.LADDERS if step_id in ladder), [])
     before = names[names.index(step_id) - 1] if step_id in names[1:] else ""
-    known = steps.STEPS[before].requires if before else ()
+    known = steps.find(before).requires if before else ()
     found = []
     for name in sorted(steps.find(step_id).requires, key=lambda name: name in known):
         own = name == conditions.OWN

@@ -510,6 +510,10 @@ FORMERLY = {
 # what has points of its own, beside the 100 for each DSL of the steps before
 PAST = ("step11", *PLAN_CASES)
 
+# what has levels: each ladder, its steps in order
+LADDERS: tuple[dict[str, Step], ...] = (STEPS, BLACKWELL_STEPS, ATTENTION)
+LEVELLED = {name: step for ladder in LADDERS for name, step in ladder.items()}
+
 # by the ids of their cells
 EXERCISES = (
     *(f"{name}-{dsl}" for name in STEPS for dsl in DSL_NAMES),
@@ -525,7 +529,7 @@ EXERCISES = (
 )
 
 # and what stands in no notebook yet: what a class may hand in
-GRADED = (*EXERCISES, *(f"{name}-{dsl}" for name in BLACKWELL_STEPS for dsl in DSL_NAMES))
+GRADED = tuple(dict.fromkeys((*EXERCISES, *(f"{name}-{dsl}" for name in LEVELLED for dsl in DSL_NAMES))))
 
 
 def notebook_of(name: str) -> str:

@@ -14,7 +14,7 @@ from course_utils.grading import steps
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
 NOTEBOOKS = re.findall(
-    r"^\| \[(\d\d[a-z]?|t\d) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M
+    r"^\| \[(\d\d[a-z]?|[at]\d|b\d\d) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M
 )
 KERNELS = re.findall(
     r"^\| (\d+) \| \[([^]]+)\]\(\.\./([^)]+)\) \| \[([^]]+)\]\(\.\./([^)]+)\) \| (\d+) \|",
