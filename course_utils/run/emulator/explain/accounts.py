@@ -42,11 +42,12 @@ class Arrivals:
 
 @dataclass(slots=True)
 class Passed:
-    """One warp's waits for one mbarrier that have passed: how many; the last one's parity, the phases ended
-    by then, its instruction.
+    """One warp's waits for one mbarrier that have passed: how many; the first one's parity; the last one's
+    parity, the phases ended by then, its instruction.
     """
 
     count: int = 0
+    first: int | None = None
     parity: int | None = None
     phases: int = 0
     at: int = -1
@@ -90,6 +91,7 @@ class Account:
     def passed(self, path: Path, parity: int | None, phases: int) -> None:
         mine = self.waits.setdefault(path.warp, Passed())
         mine.count += 1
+        mine.first = parity if mine.count == 1 else mine.first
         mine.parity, mine.phases, mine.at = parity, phases, path.at
 
     def completed(self, barrier: MBarrier) -> None:

@@ -171,6 +171,10 @@ SENTENCES = {
     "nobody loads": "<; no warp of CTA {cta} loads a tile: do both roles take the same tiles?>",
     "passes at once": "on a new barrier a wait for parity 1 passes at once",
     "turn has passed": "<; this {nth} wait's turn is phase {phase}, parity {parity}>",
+    "was lapped": "<; it came for phase {meant} after phase {next} had ended too: nothing made phase {next} "
+    "wait for {who}>",
+    "was lapped at first": "<; on a new barrier it would pass at once, but phase {next} ended before it "
+    "came: nothing made phase {next} wait for {who}>",
     "stage begins anew": "<; it waits for this one {count:again|over and over}, and {never} for {barrier}: "
     "does its stage begin anew?>",
     "read and do not arrive": "<; {who} have read the stage and do not arrive>",
