@@ -573,6 +573,9 @@ MEANING = {
     "barrier-init-race": "An mbarrier is used before its initialisation is surely visible. After "
     "mbarrier.init, fence (fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA "
     "uses it.",
+    "barrier-init-unfenced": "A bulk copy signals an mbarrier of its own CTA, and only a barrier of the CTA "
+    "stands after the init, as in libcu++'s examples of cuda::memcpy_async. NVIDIA's examples for TMA fence "
+    "too: fence.mbarrier_init in the thread that initialises.",
     "phase-lapped": "An mbarrier finished another phase before a waiting warp had seen the last one; the "
     "parity it waits for may never show again. Nobody may go a round ahead of a waiter.",
     "named-barrier": "Warps disagree on how many threads meet at a named barrier, or the count is no "
@@ -648,6 +651,7 @@ MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
     **dict.fromkeys(("swizzle-alignment", "acquire-missing", "proxy-fence-refill"), "warning"),
+    "barrier-init-unfenced": "warning",
     **dict.fromkeys(("wgmma-fence-read", "ended-lanes", "tmem-wait"), "warning"),
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
 }

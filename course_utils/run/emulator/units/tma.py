@@ -349,7 +349,8 @@ def _issue(
             case = "a load signals no mbarrier"
             path.halt("barrier-uninitialised", case, offset=barrier_offset, cta=owner.number)
         probe.emit(LoadTargeted(path, view, cta, offset, barrier))
-        phase = barrier.load_issued(path, view.bytes)
+        at_home = isinstance(view, PlainView) and multicast is None and cta is owner is path.cta
+        phase = barrier.load_issued(path, view.bytes, documented=at_home)
         if cta is not path.cta:
             probe.emit(Touched(path, cta, barrier.agent, phase + 1))
         load = Load(path, view, coordinates, cta, offset, barrier, phase)
