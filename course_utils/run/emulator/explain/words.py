@@ -236,6 +236,7 @@ SENTENCES = {
     "{type}",
     "signals another CTA": "{who} {who:writes|write} shared memory of CTA {home} and {who:signals|signal} an "
     "mbarrier of CTA {cta}: both must be one CTA's",
+    "another mode": "{who} uses the tensor map over {tensor} in {asks} mode, and it was made for the other",
     "another rank": "a {rank}d transfer uses the tensor map over {tensor}, whose rank is {has}",
     "a bulk copy's size": "{who} copies {count:,} bytes in bulk, which 16 does not divide",
     "a bulk copy outside": "{who} copies {what}",
