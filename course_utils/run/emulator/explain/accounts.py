@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Arrivals:
-    """One warp's arrivals on one mbarrier: ``most`` in a round, the last of those at instruction ``at``;
-    ``later`` are those after its first wait for an mbarrier, ``at_once`` the most of one instruction.
+    """One warp's arrivals on one mbarrier: ``count`` in all, ``most`` in a round, the last of those at
+    instruction ``at``; ``later`` are those after its first wait for an mbarrier, ``at_once`` the most of one
+    instruction.
     """
 
+    count: int = 0
     later: int = 0
     round: int = -1
     now: int = 0
@@ -80,6 +82,7 @@ class Account:
         if mine.round != theirs.rounds:
             mine.round, mine.now = theirs.rounds, 0
         mine.now += count
+        mine.count += count
         mine.at_once = max(mine.at_once, count)
         if mine.now > mine.most:
             mine.most, mine.at = mine.now, path.at

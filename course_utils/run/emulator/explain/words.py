@@ -228,8 +228,8 @@ SENTENCES = {
     "a tensor map past the end": "{who} reads a tensor map past the end of {what}",
     "a store past the end": "{who} writes the end of {tensor}, whose last row ends within 16 bytes: TMA "
     "writes all 16, {count} past its end",
-    "an inner coordinate": "{who} loads or stores {tensor} at {coordinates}: the first coordinate is "
-    "{bytes:,} bytes, and TMA begins at multiples of 16",
+    "an inner coordinate": "{who} {who:uses|use} {tensor} at coordinates {coordinates}: the first is "
+    "{bytes:,} bytes into a row, and TMA begins at multiples of 16",
     "a store coordinate": "{who} stores to {tensor} at {coordinates}, and no coordinate of a store may be "
     "negative",
     "a reduction of another type": "{who} reduces into {tensor} by .{operation}, which PTX does not have for "
@@ -685,6 +685,8 @@ ADVICE = {
     "counts.",
     "fewer bytes at once": "An mbarrier counts at most 2^20 - 1 bytes that are expected and have not come. "
     "Expect those of one stage at a time, or signal several mbarriers.",
+    "an inner coordinate": "Coordinates count elements, innermost first: multiply the number of a tile by "
+    "its width. A tile that begins elsewhere than at a multiple of 16 bytes is out of TMA's reach.",
     "stored by several": "Each warp waits for the stores that it has issued itself, so a store that another "
     "warp issues too is under way longer than the wait says. Let one warp store, commit and wait.",
 }
