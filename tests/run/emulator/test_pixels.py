@@ -92,7 +92,7 @@ def test_a_load_is_a_tap_of_a_convolution(offset):
     "made, body, words",
     [
         (MAP, load("0, 0", mode=""), "in tile mode, and it was made for the other"),
-        (MAP, load("0, 0", where="1, -1, -1, 0"), "the first coordinate is 2 bytes"),
+        (MAP, load("0, 0", where="1, -1, -1, 0"), "the first is 2 bytes into a row"),
         (PixelMap(6, (16, 7, 5, 2), (32, 224, 1120), (16, 2000), (1, 1, 1, 1), lower=(0, 0), upper=(0, 0)),
          load("0, 0"), "pixelsPerColumn"),
     ],
