@@ -17,6 +17,7 @@ from course_utils.drills import (
     paths,
     plans,
     ring,
+    softmax,
     tiles,
 )
 from course_utils.drills.question import Question
@@ -87,6 +88,14 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "t6": (
         heads.row_stride, heads.head_of_K, heads.boxes_of_row, heads.who_stores, heads.past_the_end,
         heads.swap_proves,
+    ),
+    "a1": (
+        softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
+        softmax.stages_of_both, softmax.released,
+    ),
+    "a2": (
+        softmax.quickest, softmax.named_count, order.told(order.TWO_PRODUCTS), softmax.skipped,
+        softmax.masked, softmax.long_and_short,
     ),
 }
 # fmt: on

@@ -92,13 +92,16 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 mma_S.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
+            ### BEGIN SOLUTION: -inf for each score whose key is not there, or not seen
             for i in cutlass.range_constexpr(cute.size(S)):
                 query, key = m * block_M + places[i][0], n * block_N + places[i][1]
                 seen = key < sequence_k
                 if cutlass.const_expr(causal):
                     seen = seen and key <= query + later
                 S[i] = S[i] if seen else minus_infinity
+            ### END SOLUTION
 
+            ### BEGIN SOLUTION: the new maximum, the factor of older sums, weights, total and acc
             for row in cutlass.range_constexpr(2):
                 mine = (None, row, None), 0, 0
                 scores = S[mine].load()
@@ -112,6 +115,8 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 top[row] = new
                 S[mine].store(weights)
                 acc[mine].store(acc[mine].load() * scale)
+            ### END SOLUTION
+            ### BEGIN SOLUTION: P, and acc += P V once V is there
             P.store(S.load().to(element))
             cute.arch.mbarrier_wait(full + 2, n & 1)
             warpgroup.fence()
@@ -121,13 +126,16 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 cute.gemm(mma_O, acc, P_frag[at], V_frag[at], acc)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
+            ### END SOLUTION
             cute.arch.sync_threads()  # all warps together: TMA may write K and V again
 
+        ### BEGIN SOLUTION: divide each row of acc by its total
         for row in cutlass.range_constexpr(2):
             mine = (None, row, None), 0, 0
             # a row has its columns in four lanes
             of_row = cute.arch.warp_reduction_sum(total[row], threads_in_group=4)
             acc[mine].store(acc[mine].load() * (0.0 if of_row == 0.0 else 1.0 / of_row))
+        ### END SOLUTION
         out = cute.make_rmem_tensor(acc.shape, element)
         out.store(acc.load().to(element))
         stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), element)

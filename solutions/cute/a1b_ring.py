@@ -86,6 +86,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 kind = pipeline.PipelineUserType.Producer
                 Q_load = pipeline.make_pipeline_state(kind, 1)
                 load = pipeline.make_pipeline_state(kind, num_stages)
+                ### BEGIN SOLUTION: Q's tile; then K and V by turns, each through its own ring
                 Q_pipe.producer_acquire(Q_load)
                 bar = Q_pipe.producer_get_barrier(Q_load)
                 cute.copy(load_Q, Q_src[None, m, 0, head, b], Q_dst, tma_bar_ptr=bar)
@@ -98,6 +99,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     bar = V_pipe.producer_get_barrier(load)
                     cute.copy(load_V, V_src[at], V_dst[stage], tma_bar_ptr=bar)
                     load.advance()
+                ### END SOLUTION
         else:  # consumer warpgroups: 64 queries each
             cute.arch.setmaxregister_increase(240)
             kind = pipeline.PipelineUserType.Consumer
@@ -107,6 +109,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
             top.fill(minus_infinity)
             Q_pipe.consumer_wait(pipeline.make_pipeline_state(kind, 1))
             for n in cutlass.range(k_tiles, unroll=1):
+                ### BEGIN SOLUTION: wait for K, S = Q K^T, release K's stage
                 K_pipe.consumer_wait(use)
                 warpgroup.fence()
                 mma_S.set(warpgroup.Field.ACCUMULATE, False)
@@ -117,6 +120,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 warpgroup.commit_group()
                 warpgroup.wait_group(0)
                 K_pipe.consumer_release(use)
+                ### END SOLUTION
                 for i in cutlass.range_constexpr(cute.size(S)):
                     query, key = m * block_M + places[i][0], n * block_N + places[i][1]
                     seen = key < sequence_k
@@ -138,6 +142,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     S[mine].store(weights)
                     acc[mine].store(acc[mine].load() * scale)
                 P.store(S.load().to(element))
+                ### BEGIN SOLUTION: wait for V, acc += P V, release V's stage
                 V_pipe.consumer_wait(use)
                 warpgroup.fence()
                 mma_O.set(warpgroup.Field.ACCUMULATE, True)
@@ -148,6 +153,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 warpgroup.wait_group(0)
                 V_pipe.consumer_release(use)
                 use.advance()
+                ### END SOLUTION
 
             for row in cutlass.range_constexpr(2):
                 mine = (None, row, None), 0, 0

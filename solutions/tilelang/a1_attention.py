@@ -53,13 +53,16 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 T.mbarrier_wait_parity(full[1], n & 1)
                 T.wgmma_gemm(Q_shared, K_shared, S, transpose_B=True, clear_accum=True)
                 T.wait_wgmma(0)
+                ### BEGIN SOLUTION: -inf for each score whose key is not there, or not seen
                 for i, j in T.Parallel(block_M, block_N):
                     key = n * block_N + j
                     seen = key < sequence_k
                     if causal:
                         seen = seen and key <= m * block_M + i + later
                     S[i, j] = T.if_then_else(seen, S[i, j], -infinity)
+                ### END SOLUTION
 
+                ### BEGIN SOLUTION: the new maximum, the factor of older sums, weights, total and acc
                 T.copy(top, last)
                 T.reduce_max(S, top, dim=1, clear=False)
                 for i in T.Parallel(block_M):
@@ -74,16 +77,21 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     total[i] = total[i] * last[i] + part[i]
                 for i, j in T.Parallel(block_M, D):
                     acc[i, j] *= last[i]
+                ### END SOLUTION
+                ### BEGIN SOLUTION: P, and acc += P V once V is there
                 T.copy(S, P)
                 T.mbarrier_wait_parity(full[2], n & 1)
                 T.wgmma_gemm(P, V_shared, acc)
                 T.wait_wgmma(0)
+                ### END SOLUTION
                 T.sync_threads()
 
+            ### BEGIN SOLUTION: divide each row of acc by its total
             for i in T.Parallel(block_M):
                 total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])
             for i, j in T.Parallel(block_M, D):
                 acc[i, j] *= total[i]
+            ### END SOLUTION
             T.copy(acc, Q_shared)
             T.fence_proxy_async()
             T.sync_threads()
