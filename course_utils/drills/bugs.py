@@ -95,9 +95,8 @@ def find_the_bug(
     nothing.
 
     ``notebook`` is "04" to "10", or that of another ladder ("a1"). ``dsl`` is "tilelang" or "cute"; without
-    it, the one that you do. ``number`` takes another of the notebook's faults. ``line`` and ``outcome`` answer
-    in plain Python. ``show`` shows it
-    before your own kernel has half of the step's points.
+    it, the one that you do. ``number`` takes another of the notebook's faults. ``line`` and ``outcome``
+    answer in plain Python. ``show`` shows it before your own kernel has half of the step's points.
     """
     name, one = _notebook(notebook), _number(number)
     if learner.on_a_page():
@@ -154,8 +153,8 @@ def solved(step: str) -> list[str]:
 def _closed(bug: Bug) -> str:
     name = steps.DSL_NAMES[bug.fault.dsl]
     return (
-        f"A part of the solution of {_called(bug.fault.step)} in {name} stands here, with one fault. It shows "
-        f"once your own kernel has half of the points. {bug.call(', show=True')} shows it now."
+        f"A part of the solution of {_called(bug.fault.step)} in {name} stands here, with one fault. It "
+        f"shows once your own kernel has half of the points. {bug.call(', show=True')} shows it now."
     )
 
 

@@ -11,7 +11,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = T.ceildiv(sequence_q, block_M), T.ceildiv(sequence_k, block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     infinity = T.infinity(T.float32)
 
     @T.prim_func
@@ -19,7 +19,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         Q: T.Tensor((batch, sequence_q, heads, D), dtype),
         K: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
         V: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
-        O: T.Tensor((batch, sequence_q, heads, D), dtype),  # noqa: E741
+        O: T.Tensor((batch, sequence_q, heads, D), dtype),
     ):
         with T.Kernel(q_tiles, heads, batch, threads=128) as (m, head, b):
             Q_shared = T.alloc_shared((block_M, D), dtype)
@@ -62,7 +62,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     S[i, j] = T.if_then_else(seen, S[i, j], -infinity)
                 ### END SOLUTION
 
-                ### BEGIN SOLUTION: the new maximum, the factor of older sums, weights, total and acc
+                ### BEGIN SOLUTION: the new maximum, its factor, weights, total, acc
                 T.copy(top, last)
                 T.reduce_max(S, top, dim=1, clear=False)
                 for i in T.Parallel(block_M):

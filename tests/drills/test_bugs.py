@@ -16,10 +16,12 @@ from course_utils.compile.faults import table
 from course_utils.compile.load import BEGIN, END, solution_path
 from course_utils.drills import bugs, faults
 from course_utils.drills.show import DEAD
+from course_utils.grading import steps
 from course_utils.recordings import progress, tracks
 from tests import cells
 
 STEPS = [f"step{number:02d}" for number in range(4, 11)]
+OTHERS = ["a1"]  # notebooks of another ladder, with bugs of several cases
 # no card is held against them in tests/grading: they are judged here
 OWN = {
     "step08 cute 08 both roles stop a K tile early, CuTe DSL",
@@ -47,15 +49,18 @@ def test_each_step_has_at_least_four_faults_in_each_language_and_more_than_one_o
             pool = faults.pool(step, dsl)
             assert len(pool) >= 4 and len({fault.outcome for fault in pool}) >= 3, (step, dsl)
             assert len({faults.source(fault) for fault in pool}) == len({f.name for f in pool}) == len(pool)
-    assert {fault.step for fault in FAULTS} == set(STEPS)
+    for number in OTHERS:
+        for dsl in DSLS:
+            pool = bugs._pool(number, dsl)
+            assert len(pool) >= 3 and len({fault.outcome for fault in pool}) >= 3, (number, dsl)
+    named = {steps.notebook_of(fault.step) for fault in FAULTS if fault.step not in STEPS}
+    assert named == set(OTHERS) and {fault.step for fault in FAULTS} >= set(STEPS)
     assert {fault.outcome for fault in FAULTS} == set(bugs.OUTCOMES)
 
 
 def test_a_fault_is_a_mistake_that_tests_of_grading_judge():
     judged = {
-        (one.step, one.dsl, faults.source(one))
-        for one in table()
-        if one.step in STEPS and one.fails not in (None, "compiles")
+        (one.step, one.dsl, faults.source(one)) for one in table() if one.fails not in (None, "compiles")
     }
     assert {str(f) for f in FAULTS if (f.step, f.dsl, faults.source(f)) not in judged} == OWN
 
@@ -307,7 +312,8 @@ def test_a_person_gets_a_form_and_a_page_one_sentence(person, monkeypatch):
     assert DEAD in text and "Bug 1 of" in text and "Bug 1 of" in html  # also where nothing but text is shown
     person["content"]["allow_stdin"] = False
     assert (
-        shown("08", show=True)[0] == "Step 8's kernel, with one planted fault: run this cell to look for it."
+        shown("08", show=True)[0]
+        == "A kernel of notebook 08, with one planted fault: run this cell to look for it."
     )
     person["content"]["allow_stdin"] = True
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
