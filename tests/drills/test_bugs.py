@@ -307,7 +307,8 @@ def test_a_person_gets_a_form_and_a_page_one_sentence(person, monkeypatch):
     assert DEAD in text and "Bug 1 of" in text and "Bug 1 of" in html  # also where nothing but text is shown
     person["content"]["allow_stdin"] = False
     assert (
-        shown("08", show=True)[0] == "Step 8's kernel, with one planted fault: run this cell to look for it."
+        shown("08", show=True)[0]
+        == "The kernel of step 8, with one planted fault: run this cell to look for it."
     )
     person["content"]["allow_stdin"] = True
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
