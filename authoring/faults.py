@@ -28,6 +28,9 @@ ENDLESS = {"deadlock", "livelock"}
 UNORDERED = {
     "overwrite-while-read",
     "accumulator-before-wait",
+    "accumulator-before-commit",
+    "tmem-freed-early",
+    "tmem-overwrite",
     "read-before-write",
     "exit-in-flight",
     "cluster-exit",

@@ -1,6 +1,6 @@
 """Questions on Blackwell's tensor memory: its lanes and columns, who reads them, what an MMA takes, and what
-a commit covers. The numbers come from the emulator's units, which follow the PTX ISA; nothing of it has run on
-a Blackwell by us.
+a commit covers. The numbers come from the emulator's units, which follow the PTX ISA. Nothing of it has run
+on a Blackwell by us.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def gemm(M, N, K):
         in_tmem = mma.make_fragment_C(mma.partition_shape_C((block_M, block_N)))
         acc = cute.make_tensor(address, in_tmem.layout)
 
-        ### BEGIN SOLUTION: one warp multiplies all of K and commits to done; then all threads wait
+        ### BEGIN SOLUTION: one warp multiplies all of K, then commits to done; all threads wait
         if warp_idx == 0:
             # one MMA multiplies 16 of the tile's K; cute.gemm elects the thread that issues it
             for k_block in cutlass.range_constexpr(block_K // 16):

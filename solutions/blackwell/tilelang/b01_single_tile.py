@@ -40,7 +40,7 @@ def gemm(M, N, K):
             T.mbarrier_wait_parity(done, 0)
             ### END SOLUTION
 
-            ### BEGIN SOLUTION: acc to registers to D; then all threads meet, before acc is freed
+            ### BEGIN SOLUTION: acc to registers to D; all threads meet before acc is freed
             T.copy(acc, regs)  # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31
             T.copy(regs, D)
             T.sync_threads()  # TileLang frees tensor memory next: every warp has read it
