@@ -214,6 +214,15 @@ def mma_count(rng: Random) -> Question:
     M, N, K = rng.choice((64, 128, 128)), rng.choice((64, 128, 256)), rng.choice((32, 64, 128))
     tiles = rng.choice((1, 1, 2))
     rows, right = tiles * M, tiles * K // SLICE_K
+
+    def slices(i: int, answer: int) -> Row:
+        """The MMAs of M rows, those that an answer counts in colour."""
+        along = range(K // SLICE_K)
+        before = i * len(along)
+        return Row.each(
+            f"rows {M * i}", along, lambda k: f"k {SLICE_K * k}", lambda k: "wgmma" * (before + k < answer)
+        )
+
     return number(
         f"A tile: {rows} rows of A, {N} rows of B, {K} of K, all fp16. One tcgen05.mma takes {M} x {N} x "
         f"{SLICE_K}. How many does one thread issue?",
@@ -229,15 +238,7 @@ def mma_count(rng: Random) -> Question:
         },
         (f"{rows} / {M} = {tiles}, times " if tiles > 1 else "") + f"{K} / {SLICE_K} = {K // SLICE_K}.",
         lambda answer: (
-            *(
-                Row.each(
-                    f"rows {M * i}",
-                    range(K // SLICE_K),
-                    lambda k: f"k {SLICE_K * k}",
-                    lambda k, i=i: "wgmma" * (i * K // SLICE_K + k < answer),
-                )
-                for i in range(tiles)
-            ),
+            *(slices(i, answer) for i in range(tiles)),
             Row.one("MMAs", answer, "fault" * (answer > right), True),
         ),
     )
