@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_utils.artifact import TENSOR_MAP_BYTES
+from course_utils.artifact import TENSOR_MAP_BYTES, PixelMap, TensorMap
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.pixels import PixelView
 from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.encoding import LAYOUT, decode
 
@@ -45,10 +46,16 @@ class TensorMaps:
     def __init__(self, machine: Machine) -> None:
         self.read: dict[bytes, TensorView] = {}
         self.given = {
-            offset: TensorView(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
+            offset: _over(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
             for offset, one in machine.arguments.items()
             if one.kind == "tensor_map" and one.tensor_map
         }
+
+
+def _over(name: str, tensor_map: TensorMap, region: memory.Region) -> TensorView | PixelView:
+    if isinstance(tensor_map, PixelMap):
+        return PixelView(name, tensor_map, region)
+    return TensorView(name, tensor_map, region)
 
 
 def replace(instruction: Instr) -> Lowered:
