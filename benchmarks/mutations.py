@@ -93,7 +93,7 @@ MUTATIONS = (
              "differs.nonzero()[0]", "differs.nonzero()[-1]", ("reference",)),
     Mutation("reference: index backwards", "_index", "index[::-1]", "index", ("reference",)),
     # emulator: mbarriers
-    Mutation("mbarrier: overrun measured by the count", "MBarrier.arrive",
+    Mutation("mbarrier: overrun measured by the count", "MBarrier._count",
              "count > self.pending", "count > self.count"),
     Mutation("mbarrier: arrivals bring no order", "MBarrier.arrive",
              "self.gathering.join(path.warp.clock)", "pass"),
@@ -116,7 +116,7 @@ MUTATIONS = (
     Mutation("mbarrier: state of the phase before is enough", "PhaseWait.holds",
              "self.barrier.phase > self.phase", "self.barrier.phase >= self.phase"),
     Mutation("mbarrier: an init for no arrivals", "_init",
-             "1 <= count <= MAX_COUNT", "0 <= count <= MAX_COUNT"),
+             "1 <= arrivals <= MAX_COUNT", "0 <= arrivals <= MAX_COUNT"),
     Mutation("mbarrier: a warp's lanes arrive as one", "_each", "count * len(lanes)", "count"),
     # emulator: memory
     Mutation("memory: a thread's read is forgotten", "Races._read",
@@ -171,8 +171,8 @@ MUTATIONS = (
     Mutation("wgmma: a descriptor may leave shared memory", "_begin",
              "low < 0 or high * UNIT > shared.size", "low < 0"),
     Mutation("threads: too many at a barrier", "ThreadBarrier.settle", "self.arrived > needed", "False"),
-    Mutation("threads: a barrier brings no order", "ThreadBarrier.settle",
-             "other.warp.clock.join(self.released)", "pass"),
+    Mutation("threads: a barrier brings no order", "ThreadBarrier.passed",
+             "path.warp.clock.join(self.released)", "pass"),
     Mutation("threads: the last register is not given", "set_registers.function",
              "pool.need(p.warp, count) > pool.free", "pool.need(p.warp, count) >= pool.free"),
     Mutation("machine: a CTA that has ended still has memory", "Cluster.cta_of", "cta.exited", "False"),
