@@ -28,6 +28,9 @@ ENDLESS = {"deadlock", "livelock"}
 UNORDERED = {
     "overwrite-while-read",
     "accumulator-before-wait",
+    "accumulator-before-commit",
+    "tmem-freed-early",
+    "tmem-overwrite",
     "read-before-write",
     "exit-in-flight",
     "cluster-exit",
@@ -44,7 +47,7 @@ def emulated(fault: Fault) -> tuple[Verdict, Answer, dict[str, str]]:
     """
     step = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),))
     factory = load_factory_source(faults.source(fault), "broken", steps.function_of(fault.step))
-    artifact = compile_factory(factory, fault.dsl, fault.size, step.problem)
+    artifact = compile_factory(factory, fault.dsl, fault.size, step.problem, step.chip)
     machine = Emulator(seed=0)
     answered = machine.run([Launch(fault.size, artifact, step.problem, fault.ctas)])
     return judge(step, fault.dsl, machine, answered), answered[0][1], artifact.versions

@@ -46,7 +46,12 @@ class Bug:
     def head(self) -> str:
         """Which fault of which kernel this is."""
         name = steps.DSL_NAMES[self.fault.dsl]
-        return f"Bug {self.number} of {self.count}: {_called(self.fault.step)} in {name}, with one fault."
+        return f"Bug {self.number} of {self.count}: {self.kernel} in {name}, with one fault."
+
+    @property
+    def kernel(self) -> str:
+        """What the kernel is called: "step 8", "a1b"."""
+        return _kernel(self.fault.step.removeprefix("step"))
 
     def line(self) -> Question:
         """The question for a line."""
@@ -76,12 +81,6 @@ def _pool(notebook: str, dsl: str) -> list[Fault]:
     return [one for step in there if steps.notebook_of(step) == notebook for one in faults.pool(step, dsl)]
 
 
-def _called(step: str) -> str:
-    """ "step 8" of step08, "case a1b" of a1b."""
-    number = step.removeprefix("step")
-    return f"step {int(number)}" if number.isdigit() else f"case {step}"
-
-
 @in_words("The bug cannot be shown")
 def find_the_bug(
     notebook: str,
@@ -94,13 +93,13 @@ def find_the_bug(
     """Show a kernel with one planted fault, and ask for its line and for what a GPU does with it. Raises
     nothing.
 
-    ``notebook`` is "04" to "10", or that of another ladder ("a1"). ``dsl`` is "tilelang" or "cute"; without
-    it, the one that you do. ``number`` takes another of the notebook's faults. ``line`` and ``outcome``
-    answer in plain Python. ``show`` shows it before your own kernel has half of the step's points.
+    ``notebook`` is "04" to "10", "b01" and so on, or "a1". ``dsl`` is "tilelang" or "cute"; without it, the
+    one that you do. ``number`` takes another of the notebook's faults. ``line`` and ``outcome`` answer in
+    plain Python. ``show`` shows it before your own kernel has half of the step's points.
     """
     name, one = _notebook(notebook), _number(number)
     if learner.on_a_page():
-        text = f"A kernel of notebook {name}, with one planted fault: run this cell to look for it."
+        text = f"The kernel of {_kernel(name)}, with one planted fault: run this cell to look for it."
         display(words(text))
         return
     bug = drawn(name, _dsl(name, dsl), one, learner.number())
@@ -122,6 +121,11 @@ def _notebook(name: object) -> str:
         some = f'These notebooks have some: {", ".join(there)}. Call find_the_bug("08").'
         raise AnswerError(f"There are no bugs for {name!r}. {some}")
     return text
+
+
+def _kernel(name: str) -> str:
+    """ "step 8" of "08", "b05" of "b05", and so of a case: "a1b" of "a1b"."""
+    return f"step {int(name)}" if name.isdecimal() else name
 
 
 def _number(number: object) -> int:
@@ -153,8 +157,8 @@ def solved(step: str) -> list[str]:
 def _closed(bug: Bug) -> str:
     name = steps.DSL_NAMES[bug.fault.dsl]
     return (
-        f"A part of the solution of {_called(bug.fault.step)} in {name} stands here, with one fault. It "
-        f"shows once your own kernel has half of the points. {bug.call(', show=True')} shows it now."
+        f"A part of the solution of {bug.kernel} in {name} stands here, with one fault. It shows "
+        f"once your own kernel has half of the points. {bug.call(', show=True')} shows it now."
     )
 
 

@@ -139,7 +139,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {name for dsl in DSLS for of in ("step", "t6", "a") for name in kernels(dsl, of)}
+    faults = {name for dsl in DSLS for of in ("step", "t6", "a", "b") for name in kernels(dsl, of)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -270,19 +270,15 @@ LONG = re.compile(
     r"""|^try_out\("step07", raw|^look\(.*title=""",
     re.M,
 )
-LONG_CHECKS = (
-    {
+LONG_CHECKS = {
+    *("a1b-tilelang-check", "a1-cute-check", "a1b-cute-check"),
+    *(
         f"{name}-tilelang-check"
-        for name in (*steps.STEPS, *steps.TASKS)
-        if name.startswith("task") or name > "step05"
-    }
-    | {
-        f"{name}-{dsl}-check"
-        for dsl, names in {"tilelang": ("a1b",), "cute": ("a1", "a1b")}.items()
-        for name in names
-    }
-    | {f"{name}-cute-check" for name in steps.TASKS if not name.endswith("a")}
-)
+        for name in (*steps.STEPS, *steps.TASKS, *steps.BLACKWELL_STEPS)
+        if name.startswith(("task", "b")) or name > "step05"
+    ),
+    *(f"{name}-cute-check" for name in steps.TASKS if not name.endswith("a")),
+}
 
 
 def asked(cells, thorough):
