@@ -18,25 +18,29 @@ from pathlib import Path
 import torch
 
 from course_utils.artifact import Artifact
-from course_utils.problems import PROBLEMS, Values
+from course_utils.problems import PROBLEMS
 from course_utils.recordings.bundle import provenance
 from course_utils.run import backends
 from course_utils.run.gpu import timing
 
 KIND, SIZES = "fp8 with scales", ("4096x4096x4096", "8192x8192x8192")
-LAID_OUT: dict[int, Values] = {}  # scales by column, by the address of the task's own
+LAID_OUT: dict[int, torch.Tensor] = {}  # scales by column, by the address of the task's own
 
 
-def by_column(scale: Values) -> Values:
+def by_column(scale: torch.Tensor) -> torch.Tensor:
     kept = LAID_OUT.setdefault(scale.data_ptr(), scale.T.contiguous())
     return kept.T
 
 
-def by_blocks(A: Values, B: Values, scale_A: Values, scale_B: Values, D: Values) -> None:
+def by_blocks(
+    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor, D: torch.Tensor
+) -> None:
     torch._scaled_mm(A, B.T, by_column(scale_A), scale_B.T, out_dtype=D.dtype, out=D)
 
 
-def fast(A: Values, B: Values, scale_A: Values, scale_B: Values, D: Values) -> None:
+def fast(
+    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor, D: torch.Tensor
+) -> None:
     one = scale_A[0, 0], scale_B[0, 0]
     torch._scaled_mm(A, B.T, *one, out_dtype=D.dtype, use_fast_accum=True, out=D)
 
