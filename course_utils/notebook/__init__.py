@@ -36,6 +36,7 @@ from course_utils.notebook.records import (
     profiled_paths,
     recorded,
     recorded_fences,
+    recorded_fp8_products,
     recorded_fp8_sums,
     recorded_scores,
     shapes,
