@@ -39,6 +39,7 @@ from course_utils.notebook.records import (
     recorded,
     recorded_attention,
     recorded_fences,
+    recorded_fp8_products,
     recorded_fp8_sums,
     recorded_scores,
     recorded_tiles,

@@ -337,6 +337,28 @@ def recorded_fp8_sums() -> None:
         say(f"The error as a part of D. Recorded: {data['device']['name']}, {data['recorded']}.")
 
 
+def recorded_fp8_products() -> None:
+    """Show task 10c's solutions beside torch's fp8 products, with one scale for an operand and with the
+    task's scales. Raises nothing.
+    """
+    with at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "scales.json").read_text())
+        rows = [
+            [
+                steps.DSL_NAMES[entry["dsl"]],
+                f"{entry['size'][0]:,}",
+                entry["beside"],
+                f"{entry['tflops']:.0f}",
+                f"{entry['cublas_tflops']:.0f}",
+                f"{entry['ratio']:.3f}",
+            ]
+            for entry in data["entries"]
+        ]
+        heads = ["language", "M, N, K", "torch's product has", "TFLOP/s, task 10c", "torch's", "ratio"]
+        place.finish(tabled(heads, rows))
+        say(f"Burst. Recorded: {_source('scales', data)}.")
+
+
 def _source(file: str, data: dict) -> str:
     """Where a file's figures come from."""
     where = data["provenance"]
