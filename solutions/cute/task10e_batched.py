@@ -14,8 +14,8 @@ num_stages = 4
 def gemm(batch, M, N, K, sm_count=132):
     """D[b] = A[b] @ B[b]^T for each b below batch, all in one launch.
 
-    - The host function takes A (batch, M, K), B (batch, N, K) and D (batch, M, N), in this order:
-      fp16.
+    - The host function takes A (batch, M, K), B (batch, N, K) and D (batch, M, N), in this
+      order. All are fp16.
     - N and K are multiples of the tile. M is not: behind D[b]'s last row D[b + 1] begins.
     - All else as in your step 8 or later: persistent, roles, four stages. Speed counts here.
     """
@@ -85,8 +85,9 @@ def gemm(batch, M, N, K, sm_count=132):
                     for k in cutlass.range(k_tiles, unroll=1):
                         pipe.producer_acquire(load)
                         s, full = load.index, pipe.producer_get_barrier(load)
-                        cute.copy(load_A, A_src[None, m, k, b], A_dst[None, s], tma_bar_ptr=full)
-                        cute.copy(load_B, B_src[None, n, k, b], B_dst[None, s], tma_bar_ptr=full)
+                        A_tile, B_tile = A_src[None, m, k, b], B_src[None, n, k, b]
+                        cute.copy(load_A, A_tile, A_dst[None, s], tma_bar_ptr=full)
+                        cute.copy(load_B, B_tile, B_dst[None, s], tma_bar_ptr=full)
                         load.advance()
         else:  # consumer warpgroup
             cute.arch.setmaxregister_increase(232)
@@ -137,7 +138,9 @@ def gemm(batch, M, N, K, sm_count=132):
         g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
         stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
         # the tile's modes first, and the batch behind them
-        A, B, D = (cute.make_tensor(X.iterator, cute.select(X.layout, [1, 2, 0])) for X in (A, B, D))
+        by_batch = [cute.select(X.layout, [1, 2, 0]) for X in (A, B, D)]
+        iterators = A.iterator, B.iterator, D.iterator
+        A, B, D = map(cute.make_tensor, iterators, by_batch)
         load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
         load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
         store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))

@@ -10,7 +10,8 @@ num_stages = 4
 def gemm(batch, M, N, K, sm_count=132):
     """D[b] = A[b] @ B[b]^T for each b below batch, all in one launch.
 
-    - The kernel takes A (batch, M, K), B (batch, N, K) and D (batch, M, N), in this order: fp16.
+    - The kernel takes A (batch, M, K), B (batch, N, K) and D (batch, M, N), in this order. All
+      are fp16.
     - N and K are multiples of the tile. M is not: behind D[b]'s last row D[b + 1] begins.
     - All else as in your step 8 or later: persistent, roles, four stages. Speed counts here.
     """

@@ -95,7 +95,8 @@ class Shares:
         if not (self._k_tiles.counts["products multiplied"] and artifact.has_problem):
             return
         M, N, K = artifact.problem
-        edge = any(extent % ROWS for extent in (*artifact.tensors[-1].shape[-2:], K))  # tiles multiply more there
+        sides = *artifact.tensors[-1].shape[-2:], K
+        edge = any(side % ROWS for side in sides)  # tiles there multiply more than there is
         tile = max(products / max(self._tiles[n], 1) for n, products in self._products.items())
         even = M * N * self._k_tiles.padded(K) / ctas / tile
         for products in self._products.values():
