@@ -144,7 +144,7 @@ def _choice(guesses: Sequence[_Guess], worth: float, waves: bool) -> Part:
     text = (
         f"At {_at(taken.size)} your model takes {_words(taken.plan, best.plan)}, {most:.0%} slower "
         f"than {_words(best.plan, taken.plan)}; at most {LOST:.0%} is asked. It is {_us(taken.seconds)}, not "
-        f"{_us(best.seconds)}." + " How many waves has each?" * waves
+        f"{_us(best.seconds)}." + " How many waves does each need?" * waves
     )
     return _failed("choice", worth, text, summary)
 

@@ -45,7 +45,7 @@ def test_the_solution_has_all_points():
         (
             without_waves,
             (False, False, False),
-            ["off in the middle", "Then: At ", "How many waves has each?"],
+            ["off in the middle", "Then: At ", "How many waves does each need?"],
         ),
         (without_l2, (False, False, False), ["worst at 4104 x 4104 x 4104", "no clusters"]),
         (in_cycles, (False, True, True), ["counts in something else than seconds"]),

@@ -205,14 +205,14 @@ c.Autograde.autograde_preprocessors = [
 """  # without ClearOutput and Execute: what was handed in has been executed already
 # Of the kernels that notebook t3 gives for repair: what the check says in the emulator, the parts that fail
 SYMPTOMS = {
-    "t3a": ("lacks 16,384 of 49,152 bytes", {"results"}),
+    "t3a": ("is missing 16,384 of 49,152 bytes", {"results"}),
     "t3b": ("its last wait asked for parity 0", {"results"}),
     "t3c": ("fence.proxy.async", {"instructions", "results"}),
     "t3d": ("wait_group", {"instructions", "results"}),
     "t3e": ("has not waited for", {"results"}),
     "t3f": ("released empty[0] too early", {"results"}),
 }
-AT_ONE_SIZE = {"t3b": "wait for full[0], parity 0: its phase"}  # at the others it reads too early
+AT_ONE_SIZE = {"t3b": "wait for full[0], parity 0: phase"}  # at the others it reads too early
 SIZES = {  # at which of the sizes that it tries each of them is right
     "t3b": [True, True, False, False],
     "t3d": [True, False],
