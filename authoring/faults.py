@@ -28,6 +28,9 @@ ENDLESS = {"deadlock", "livelock"}
 UNORDERED = {
     "overwrite-while-read",
     "accumulator-before-wait",
+    "accumulator-before-commit",
+    "tmem-freed-early",
+    "tmem-overwrite",
     "read-before-write",
     "exit-in-flight",
     "cluster-exit",
@@ -44,7 +47,7 @@ def emulated(fault: Fault) -> tuple[Verdict, Answer, dict[str, str]]:
     """
     step = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),))
     gemm = load_factory_source(faults.source(fault), "broken")
-    artifact = compile_factory(gemm, fault.dsl, fault.size)
+    artifact = compile_factory(gemm, fault.dsl, fault.size, chip=steps.chip_of(fault.step))
     machine = Emulator(seed=0)
     answered = machine.run([Launch(fault.size, artifact, ctas=fault.ctas)])
     return judge(step, fault.dsl, machine, answered), answered[0][1], artifact.versions

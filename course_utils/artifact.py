@@ -354,8 +354,10 @@ class Artifact:
 
     @property
     def has_problem(self) -> bool:
-        """Could its tensors be those of a product? A kernel of anybody's may take others."""
-        return bool(self.tensors) and len(self.tensors[-1].shape) == 2 and len(self.tensors[0].shape) > 0
+        """Could its tensors be those of a product, or of a batch of them? A kernel of anybody's may take
+        others.
+        """
+        return bool(self.tensors) and len(self.tensors[-1].shape) in (2, 3) and len(self.tensors[0].shape) > 0
 
     @property
     def problem(self) -> tuple[int, int, int]:

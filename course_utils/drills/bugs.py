@@ -46,7 +46,7 @@ class Bug:
     def head(self) -> str:
         """Which fault of which kernel this is."""
         name = steps.DSL_NAMES[self.fault.dsl]
-        return f"Bug {self.number} of {self.count}: step {int(self.notebook)} in {name}, with one fault."
+        return f"Bug {self.number} of {self.count}: {_kernel(self.notebook)} in {name}, with one fault."
 
     def line(self) -> Question:
         """The question for a line."""
@@ -64,7 +64,7 @@ class Bug:
 
 def drawn(notebook: str, dsl: str, number: int, whose: int) -> Bug:
     """A notebook's bug, from 1; after the last one the first comes again. ``whose``: the learner's number."""
-    pool = faults.pool(f"step{notebook}", dsl)
+    pool = faults.pool(_step(notebook), dsl)
     Random(f"bug {notebook} {dsl} {whose}").shuffle(pool)
     place = (number - 1) % len(pool)
     return Bug(notebook, place + 1, len(pool), pool[place])
@@ -82,13 +82,13 @@ def find_the_bug(
     """Show a kernel with one planted fault, and ask for its line and for what a GPU does with it. Raises
     nothing.
 
-    ``notebook`` is "04" to "10". ``dsl`` is "tilelang" or "cute"; without it, the one that you do. ``number``
-    takes another of the notebook's faults. ``line`` and ``outcome`` answer in plain Python. ``show`` shows it
-    before your own kernel has half of the step's points.
+    ``notebook`` is "04" to "10", or "b01" and so on. ``dsl`` is "tilelang" or "cute"; without it, the one
+    that you do. ``number`` takes another of the notebook's faults. ``line`` and ``outcome`` answer in plain
+    Python. ``show`` shows it before your own kernel has half of the step's points.
     """
     name, one = _notebook(notebook), _number(number)
     if learner.on_a_page():
-        text = f"Step {int(name)}'s kernel, with one planted fault: run this cell to look for it."
+        text = f"The kernel of {_kernel(name)}, with one planted fault: run this cell to look for it."
         display(words(text))
         return
     bug = drawn(name, _dsl(name, dsl), one, learner.number())
@@ -105,11 +105,21 @@ def find_the_bug(
 def _notebook(name: object) -> str:
     """ "08" for "08", "8", 8 or "08_deeper_pipeline". Raises AnswerError."""
     text = str(name).partition("_")[0].strip().zfill(2) if type(name) in (int, str) else ""
-    there = sorted({fault.step.removeprefix("step") for fault in faults.planted()})
+    there = sorted({steps.notebook_of(fault.step) for fault in faults.planted()})
     if text not in there:
         some = f'Notebooks {there[0]} to {there[-1]} have some: find_the_bug("08").'
         raise AnswerError(f"There are no bugs for {name!r}. {some}")
     return text
+
+
+def _step(notebook: str) -> str:
+    """The step of a notebook that has bugs."""
+    return next(one.step for one in faults.planted() if steps.notebook_of(one.step) == notebook)
+
+
+def _kernel(notebook: str) -> str:
+    """ "step 8" of "08", "b05" of "b05"."""
+    return f"step {int(notebook)}" if notebook.isdecimal() else notebook
 
 
 def _number(number: object) -> int:
@@ -131,7 +141,7 @@ def _dsl(notebook: str, dsl: object) -> str:
 
 def solved(notebook: str) -> list[str]:
     """The languages in which the learner has half of a step's points."""
-    step, read = f"step{notebook}", progress.read()
+    step, read = _step(notebook), progress.read()
     found = {dsl: progress.find(read, step, dsl) for dsl in steps.DSL_NAMES}
     half = steps.points_of(step) / 2
     return [dsl for dsl, entry in found.items() if entry and entry["points"] >= half]
@@ -140,8 +150,8 @@ def solved(notebook: str) -> list[str]:
 def _closed(bug: Bug) -> str:
     name = steps.DSL_NAMES[bug.fault.dsl]
     return (
-        f"A part of step {int(bug.notebook)}'s solution in {name} stands here, with one fault. It shows once "
-        f"your own kernel has half of the points. {bug.call(', show=True')} shows it now."
+        f"A part of the solution of {_kernel(bug.notebook)} in {name} stands here, with one fault. It shows "
+        f"once your own kernel has half of the points. {bug.call(', show=True')} shows it now."
     )
 
 

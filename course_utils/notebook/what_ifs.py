@@ -35,7 +35,7 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
     and somebody sits at the notebook, each has a button. Nothing is graded.
     """
     with at_work(f"looking for {name}", FAILED) as place:
-        faults = {d: kernels(d) for d in DSLS}
+        faults = {d: kernels(d, "") for d in DSLS}
         dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
         if dsl is None:
             there = sorted(set().union(*faults.values()))
@@ -66,7 +66,7 @@ def _clicked(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
 def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
     """What to show of a planted fault and a guess; ``says`` takes what is being done."""
     says(f"loading {name} ({dsl})")
-    wrong = kernels(dsl)[name]
+    wrong = kernels(dsl, "")[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
     def on_progress(so_far: Verdict) -> None:

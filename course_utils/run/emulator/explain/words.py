@@ -88,8 +88,8 @@ SENTENCES = {
     "visible to it",
     "more bytes than an mbarrier counts": "{who} {who:expects|expect} {bytes:,} bytes at once on {barrier}, "
     "which counts at most {most:,}",
-    "phase completes before its bytes": "phase {phase} of {barrier} completes while {bytes:,} bytes of its loads "
-    "are still in flight",
+    "phase completes before its bytes": "phase {phase} of {barrier} completes while {bytes:,} bytes of its "
+    "loads are still in flight",
     "phase not seen to end": "phase {now} of {barrier} completes before {who} {who:has|have} seen phase "
     "{phase} complete",
     "lanes wait for different mbarriers": "lanes of {who} wait for different mbarriers at once, which is not "
@@ -240,6 +240,12 @@ SENTENCES = {
     "{type}",
     "signals another CTA": "{who} {who:writes|write} shared memory of CTA {home} and {who:signals|signal} an "
     "mbarrier of CTA {cta}: both must be one CTA's",
+    "a map is used without a release": "{who} uses the tensor map at byte {offset:,} of {what}, which {by} "
+    "changed: no fence.proxy.tensormap::generic.release follows the change",
+    "a map is used without an acquire": "{who} uses the tensor map at byte {offset:,} of {what}, which {by} "
+    "changed: no fence.proxy.tensormap::generic.acquire of it comes after",
+    "uses a map that is changed unordered": "{who} uses the tensor map at byte {offset:,} of {what}, which "
+    "{by} changes: nothing orders the two",
     "another mode": "{who} uses the tensor map over {tensor} in {asks} mode, and it was made for the other",
     "another rank": "a {rank}d transfer uses the tensor map over {tensor}, whose rank is {has}",
     "a bulk copy's size": "{who} copies {count:,} bytes in bulk, which 16 does not divide",
@@ -606,6 +612,10 @@ MEANING = {
     "pair of tiles, it advances by the number of clusters. Is the grid as large as the loop's stride?",
     "misaligned": "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 "
     "for an mbarrier.",
+    "tensormap-fence": "TMA reads tensor maps through a proxy of its own. The thread that changes a map in "
+    "memory fences (fence.proxy.tensormap::generic.release) and then signals; the thread that issues the "
+    "transfer waits for that and fences too (fence.proxy.tensormap::generic.acquire, with the map's "
+    "address).",
     "swizzle-alignment": "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 "
     "for 64B, 256 for 32B). Align the buffer, or say so in the descriptor's base offset.",
     "tensor-map": "A tensor map cannot be used as it stands.",

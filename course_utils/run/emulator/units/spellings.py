@@ -288,7 +288,7 @@ NOT_JUDGED: tuple[tuple[str, str], ...] = (
     ("global memory that is written while a load of TMA or `cp.async` reads it", "the read is over at once"),
     ("two TMA stores of one CTA to the same elements", "the later one wins"),
     ("the lanes of a warp", "they share one clock"),
-    ("a tensor map that was changed", "the change is seen at once, with its fence or without"),
+    ("the scope of a fence for tensor maps", "any scope reaches all threads"),
     ("`griddepcontrol.wait`", "the kernel before has ended by then"),
     ("`discard`", "memory keeps what it held"),
     ("`.ftz`", "subnormal numbers are kept"),
