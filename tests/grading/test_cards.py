@@ -76,7 +76,7 @@ def test_others_and_numbers_fold():
     causes = (Cause("count", "wrong-somewhere", {"wrong": 3, "of": 9, "tensor": "D"}),)
     card = of(FINDING, *others, causes=causes)
     assert sum(text.startswith("Also k") for text in card.more) == cards.ALSO
-    assert "And 2 more findings; `course trace` tells them all." in card.more
+    assert "And 2 more findings; `course trace` shows them all." in card.more
     assert card.more[-1] == "3 of 9 elements of D are wrong."
     assert card.more[-1] not in of(FINDING, finished=False, causes=causes).more
 
