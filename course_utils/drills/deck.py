@@ -17,6 +17,7 @@ from course_utils.drills import (
     paths,
     plans,
     ring,
+    softmax,
     tensor_memory,
     tiles,
 )
@@ -104,6 +105,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     ),
     "b05": (
         tensor_memory.freed_by, tensor_memory.commits_of, ring.stage_and_parity, barriers.first_waits,
+    ),
+    "a1": (
+        softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
+        softmax.stages_of_both, softmax.released,
     ),
 }
 # fmt: on
