@@ -140,6 +140,20 @@ def of_device(device: Mapping[str, Any]) -> Chip:
     return chip(device["name"], tuple(device["capability"]), device["sms"])
 
 
+def refusal(needed: Chip, device: Mapping[str, Any]) -> str:
+    """Why this GPU cannot run what was compiled for ``needed``, in a sentence; empty if it can. ``device`` as
+    ``of_device`` takes it. Code for sm_90a and sm_100a runs on that compute capability alone (PTX ISA,
+    .target).
+    """
+    if tuple(device["capability"]) == needed.capability:
+        return ""
+    number = ".".join(map(str, device["capability"]))
+    return (
+        f"the kernel is compiled for a {needed.family} ({needed.arch}), and the GPU here, {device['name']}, "
+        f"has compute capability {number}"
+    )
+
+
 def chip(name: str, capability: tuple[int, ...], sms: int) -> Chip:
     """The chip of this name, compute capability and number of SMs. Raises ValueError as ``of_device``, and
     for a name that is no text or a number of SMs below 1.
