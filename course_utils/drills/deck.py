@@ -17,6 +17,7 @@ from course_utils.drills import (
     paths,
     plans,
     ring,
+    softmax,
     tensor_memory,
     tiles,
 )
@@ -63,9 +64,9 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         tiles.cluster_rounds, order.told(order.CHUNK),
     ),
     "11": (
-        plans.waves, plans.quickest, order.told(order.UNDER), plans.expected_at_the_edge,
-        plans.written_at_the_edge, plans.next_legal, plans.library_waves,
+        order.told(order.UNDER), plans.expected_at_the_edge, plans.written_at_the_edge, plans.next_legal,
     ),
+    "11b": (plans.waves, plans.quickest, plans.library_waves),
     "t1": (
         maps.legal_map, memory.turns, memory.narrow_swizzle, memory.expect_or_allocate, maps.loads_of_tile,
         memory.tail,
@@ -104,6 +105,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     ),
     "b05": (
         tensor_memory.freed_by, tensor_memory.commits_of, ring.stage_and_parity, barriers.first_waits,
+    ),
+    "a1": (
+        softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
+        softmax.stages_of_both, softmax.released,
     ),
 }
 # fmt: on

@@ -1,6 +1,7 @@
 """What course doctor says of the packages, and what a command says that misses an extra's."""
 
 import sys
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError
 
 import pytest
@@ -101,3 +102,21 @@ def test_a_gpu_that_is_no_hopper_is_named_with_what_it_is_good_for(
     kind, is_fine, said = doctor._gpu()
     assert (kind, is_fine) == ("gpu", fine) and said.startswith(words)
     assert ("course bundle out.pyz --step blackwell" in said) == fine
+
+
+def test_cute_dsl_that_does_not_load_is_said(monkeypatch, tmp_path):
+    def found(*files):
+        folder = tmp_path / str(len(list(tmp_path.iterdir()))) / "cutlass"
+        (folder / "_mlir" / "_mlir_libs").mkdir(parents=True)
+        for name in files:
+            (folder / "_mlir" / "_mlir_libs" / name).write_text("no library")
+        spec = ModuleSpec("cutlass", None, is_package=True)
+        spec.submodule_search_locations.append(str(folder))
+        return lambda name: spec
+
+    monkeypatch.setattr(doctor, "find_spec", found("_cutlass_ir.cu12.cpython-311-x86_64-linux-gnu.so"))
+    name, fine, words = doctor._cute()
+    assert name == "cute" and not fine and "does not load here" in words
+    for missing in (found(), lambda name: None):
+        monkeypatch.setattr(doctor, "find_spec", missing)
+        assert doctor._cute() == ("cute", False, f"CuTe DSL's compiler is not installed; {doctor.ADVICE}")
