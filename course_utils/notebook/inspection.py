@@ -1,4 +1,4 @@
-"""One kernel looked into: its receipt, its timeline, the paths of its copies, its instructions."""
+"""One kernel in detail: its receipt, its timeline, the paths of its copies, its instructions."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
 def timeline(
     step: str, gemm: object, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
 ) -> None:
-    """Emulate one launch of ``gemm`` and show it step by step: who works, who waits for whom, what each
-    mbarrier and each stage holds. Raises nothing.
+    """Emulate one launch of ``gemm`` and show it step by step: which warp works, which waits for which, what
+    each mbarrier and each stage holds. Raises nothing.
     """
     step = steps.named(step)
     doing, failed = f"compiling {step} ({dsl})", "The timeline cannot be drawn"
