@@ -911,7 +911,7 @@ def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
     code, out, _ = course("trace", "wrong.py", "--size", "256x128x320", "--seed", "3")
     assert code == FAILED
     assert "did not end" in out and "error: deadlock: producer warp 0" in out
-    assert "waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals" in out
+    assert "waits for empty[0], parity 0: phase 0 is missing 127 of 128 arrivals" in out
     assert Path("build/trace.png").exists()
 
 

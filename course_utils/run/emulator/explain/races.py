@@ -928,7 +928,7 @@ def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
         loads.append(Cause("", "a load by", {"tensor": what, "who": who, "line": line}))
     look = "is one too many"
     if old.view.name != view.name:
-        look = "which buffer has each"
+        look = "which buffer does each use"
     elif old.path.cta is not path.cta:
         look = "does each bring its half"
     earlier, later = loads
