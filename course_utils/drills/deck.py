@@ -18,6 +18,7 @@ from course_utils.drills import (
     paths,
     plans,
     ring,
+    softmax,
     tensor_memory,
     tiles,
 )
@@ -117,6 +118,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "b08": (
         accumulators.furthest_load, accumulators.queued, accumulators.stages_beside_D,
         accumulators.barriers_of,
+    ),
+    "a1": (
+        softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
+        softmax.stages_of_both, softmax.released,
     ),
 }
 # fmt: on

@@ -149,7 +149,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {name for dsl in DSLS for of in ("step", "t6", "b") for name in kernels(dsl, of)}
+    faults = {name for dsl in DSLS for of in ("step", "t6", "a", "b") for name in kernels(dsl, of)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -168,7 +168,7 @@ def test_notebook_is_valid_and_in_step_with_the_solutions(path):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_every_cell_is_python_and_names_what_is_there(path):
-    faults = {name for dsl in DSLS for of in ("step", "b") for name in kernels(dsl, of)}
+    faults = {name for dsl in DSLS for name in kernels(dsl, "")}
     kept = {e["step"] for e in measured.load()["entries"]} | {
         e["name"] for e in measured.load("variants")["entries"]
     }
@@ -281,10 +281,14 @@ LONG = re.compile(
     re.M,
 )
 LONG_CHECKS = {
-    f"{name}-tilelang-check"
-    for name in (*steps.STEPS, *steps.TASKS, *steps.BLACKWELL_STEPS)
-    if name.startswith(("task", "b")) or name > "step05"
-} | {f"{name}-cute-check" for name in steps.TASKS if not name.endswith("a")}
+    *("a1b-tilelang-check", "a1-cute-check", "a1b-cute-check"),
+    *(
+        f"{name}-tilelang-check"
+        for name in (*steps.STEPS, *steps.TASKS, *steps.BLACKWELL_STEPS)
+        if name.startswith(("task", "b")) or name > "step05"
+    ),
+    *(f"{name}-cute-check" for name in steps.TASKS if not name.endswith("a")),
+}
 
 
 def asked(cells, thorough):
