@@ -79,7 +79,7 @@ def gemm(M, N, K, sm_count=148):
                 while tiles.valid():
                     a = t % num_accs
                     T.mbarrier_wait_parity(acc_empty[a], (t // num_accs) & 1 ^ 1)
-                    ### BEGIN SOLUTION: issue what has landed; wait for none of it
+                    ### BEGIN SOLUTION: issue what has landed, wait for none; commit the tile
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
@@ -88,8 +88,8 @@ def gemm(M, N, K, sm_count=148):
                             *operands, transpose_B=True, mbar=empty[stage], clear_accum=(k == 0)
                         )
                         it = it + 1
-                    ### END SOLUTION
                     T.tcgen05_mma_arrive(acc_full[a])  # another commit: of the whole tile
+                    ### END SOLUTION
                     t = t + 1
                     tiles.next_tile()
             T.sync_threads()  # TileLang frees tensor memory next: every role is done with it
