@@ -65,9 +65,9 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         tiles.cluster_rounds, order.told(order.CHUNK),
     ),
     "11": (
-        plans.waves, plans.quickest, order.told(order.UNDER), plans.expected_at_the_edge,
-        plans.written_at_the_edge, plans.next_legal, plans.library_waves,
+        order.told(order.UNDER), plans.expected_at_the_edge, plans.written_at_the_edge, plans.next_legal,
     ),
+    "11b": (plans.waves, plans.quickest, plans.library_waves),
     "t1": (
         maps.legal_map, memory.turns, memory.narrow_swizzle, memory.expect_or_allocate, maps.loads_of_tile,
         memory.tail,

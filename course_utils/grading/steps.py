@@ -542,10 +542,10 @@ GRADED = tuple(dict.fromkeys((*EXERCISES, *(f"{name}-{dsl}" for name in LEVELLED
 
 def notebook_of(name: str) -> str:
     """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
-    task05a, "t3" of t3a.
+    task05a, "t3" of t3a, "11b" of plan11.
     """
     number = re.sub(r"^(step|task|plan)|(?<=\d)[a-f]$", "", name)
-    return f"{number}b" if name in TASKS else number
+    return f"{number}b" if name in TASKS or name in PLAN_CASES else number
 
 
 Row: TypeAlias = Step | CopyCase | PairCase | MapCase | PlanCase | PathCase

@@ -51,7 +51,7 @@ def listed(given):
     """The shuffled lines, as a learner has them who takes the comments' marks away."""
     lines, inside = [], False
     for line in given.split("\n"):
-        if re.match(r" *# (These lines, in another order|Then these)", line):
+        if re.match(r" *# (These lines, in a different order|Then these)", line):
             inside = True
         elif line.strip().startswith(OPEN):
             inside = False
