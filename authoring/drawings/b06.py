@@ -51,7 +51,8 @@ def fixed() -> list[list[tuple[float, int]]]:
 
 def handed_out() -> list[list[tuple[float, int]]]:
     """The same, where whoever is free takes the next tile."""
-    free, found = [0.0] * len(TAKES), [[] for _ in TAKES]
+    free: list[float] = [0.0] * len(TAKES)
+    found: list[list[tuple[float, int]]] = [[] for _ in TAKES]
     for tile in range(WORK):
         sm = min(range(len(TAKES)), key=lambda one: (free[one], one))
         found[sm].append((free[sm], tile))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 from course_utils.chips import BLACKWELL
 from course_utils.drills import ring
@@ -16,6 +16,9 @@ from course_utils.drills.question import Question, Row, choice, number
 from course_utils.drills.tensor_memory import COLUMNS, SIZES, least_allocation
 from course_utils.run.emulator.core.residents import Unstarted
 from course_utils.run.emulator.isa.arithmetic import LANES
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
 
 EPILOGUE = 4 * LANES  # threads that read an accumulator, one row of D each
 KIB = 1 << 10
@@ -84,7 +87,7 @@ def taken(tiles: int, begun: int, requests: list[int]) -> list[int | None]:
     """The tile that each request of ``clusterlaunchcontrol.try_cancel`` brings, by the emulator's scheduler:
     of ``tiles`` CTAs the first ``begun`` run already. None where all have begun.
     """
-    waiting = Unstarted(SimpleNamespace())
+    waiting = Unstarted(cast("Machine", None))  # it asks a machine for its room alone, in `begin`
     origins = [(tile, 0, 0) for tile in range(tiles)]
     waiting.origins, waiting.first, waiting.most = origins, set(origins[:begun]), tiles
     answers = [waiting.cancel() for _ in requests]
