@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from course_utils.drills import (
+    accumulators,
     barriers,
     budget,
     epilogue,
@@ -105,6 +106,18 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     ),
     "b05": (
         tensor_memory.freed_by, tensor_memory.commits_of, ring.stage_and_parity, barriers.first_waits,
+    ),
+    "b06": (
+        accumulators.columns_over_tiles, ring.across_tiles, accumulators.phase_of_done,
+        accumulators.from_the_scheduler,
+    ),
+    "b07": (
+        accumulators.ring_columns, accumulators.columns_of_tile, accumulators.parity_of_tile,
+        accumulators.blocks_on, accumulators.arrivals_of_tiles,
+    ),
+    "b08": (
+        accumulators.furthest_load, accumulators.queued, accumulators.stages_beside_D,
+        accumulators.barriers_of,
     ),
     "a1": (
         softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
