@@ -47,7 +47,8 @@ def emulated(fault: Fault) -> tuple[Verdict, Answer, dict[str, str]]:
     """
     step = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),))
     gemm = load_factory_source(faults.source(fault), "broken")
-    artifact = compile_factory(gemm, fault.dsl, fault.size, chip=steps.chip_of(fault.step))
+    chip = steps.chip_of(fault.step)
+    artifact = compile_factory(gemm, fault.dsl, fault.size, chip=chip.with_sms(fault.sms or chip.sms))
     machine = Emulator(seed=0)
     answered = machine.run([Launch(fault.size, artifact, ctas=fault.ctas)])
     return judge(step, fault.dsl, machine, answered), answered[0][1], artifact.versions

@@ -14,6 +14,7 @@ from course_utils.drills import (
     maps,
     memory,
     order,
+    pairs,
     paths,
     plans,
     ring,
@@ -105,6 +106,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "b05": (
         tensor_memory.freed_by, tensor_memory.commits_of, ring.stage_and_parity, barriers.first_waits,
     ),
+    "b09": (
+        pairs.holder, pairs.expected, pairs.commit_mask, pairs.arrivals, order.told(order.OF_A_PAIR),
+    ),
+    "b10": (pairs.columns_in_use, pairs.row_of_warp, pairs.furthest_load, pairs.stages_of_pair),
 }
 # fmt: on
 TRIES = 100  # draws until one differs from its neighbours
