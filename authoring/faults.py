@@ -1,6 +1,6 @@
 """What the check says of each planted fault of ``find_the_bug``, for course_utils/drills/recorded.json.
 
-    python -m authoring.faults
+    python -m authoring.faults          # --new: those alone whose kernel has no entry yet
 
 emulates each at its one size, which takes two minutes on two cores, and refuses to write where the emulator
 sees something else than the outcome in the table. Again after a change of a solution, a fault or a card.
@@ -46,11 +46,11 @@ def emulated(fault: Fault) -> tuple[Verdict, Answer, dict[str, str]]:
     Raises CompileError.
     """
     step = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),))
-    gemm = load_factory_source(faults.source(fault), "broken")
-    chip = steps.chip_of(fault.step)
-    artifact = compile_factory(gemm, fault.dsl, fault.size, chip=chip.with_sms(fault.sms or chip.sms))
+    factory = load_factory_source(faults.source(fault), "broken", steps.function_of(fault.step))
+    chip = step.chip.with_sms(fault.sms or step.chip.sms)
+    artifact = compile_factory(factory, fault.dsl, fault.size, step.problem, chip)
     machine = Emulator(seed=0)
-    answered = machine.run([Launch(fault.size, artifact, ctas=fault.ctas)])
+    answered = machine.run([Launch(fault.size, artifact, step.problem, fault.ctas)])
     return judge(step, fault.dsl, machine, answered), answered[0][1], artifact.versions
 
 
@@ -74,7 +74,13 @@ def sentence(verdict: Verdict) -> str:
 def main() -> int:
     """Write the file, or say which faults are something else. Returns the exit code."""
     found, versions, other = {}, {}, []
+    kept = faults.recorded() if sys.argv[1:] == ["--new"] else {"faults": {}, "provenance": {"versions": {}}}
+    versions |= kept["provenance"]["versions"]
     for fault in faults.planted():
+        entry = kept["faults"].get(str(fault), {})
+        if entry.get("digest") == faults.digest(fault):
+            found[str(fault)] = entry
+            continue
         verdict, answer, compiled = emulated(fault)
         versions |= compiled
         if outcome(answer) != fault.outcome or not sentence(verdict):

@@ -18,6 +18,7 @@ from course_utils.drills import (
     paths,
     plans,
     ring,
+    softmax,
     tensor_memory,
     tiles,
 )
@@ -64,9 +65,9 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         tiles.cluster_rounds, order.told(order.CHUNK),
     ),
     "11": (
-        plans.waves, plans.quickest, order.told(order.UNDER), plans.expected_at_the_edge,
-        plans.written_at_the_edge, plans.next_legal, plans.library_waves,
+        order.told(order.UNDER), plans.expected_at_the_edge, plans.written_at_the_edge, plans.next_legal,
     ),
+    "11b": (plans.waves, plans.quickest, plans.library_waves),
     "t1": (
         maps.legal_map, memory.turns, memory.narrow_swizzle, memory.expect_or_allocate, maps.loads_of_tile,
         memory.tail,
@@ -110,6 +111,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         pairs.holder, pairs.expected, pairs.commit_mask, pairs.arrivals, order.told(order.OF_A_PAIR),
     ),
     "b10": (pairs.columns_in_use, pairs.row_of_warp, pairs.furthest_load, pairs.stages_of_pair),
+    "a1": (
+        softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
+        softmax.stages_of_both, softmax.released,
+    ),
 }
 # fmt: on
 TRIES = 100  # draws until one differs from its neighbours

@@ -201,6 +201,20 @@ COPY = (
 )
 
 
+TWO_PRODUCTS = (
+    "One round of attention in one warpgroup: S of tile n, and P of tile n - 1 is ready.",
+    (
+        ("issue S of tile n", "S is issued first, so that it is over first."),
+        ("issue O += P V of tile n - 1", "groups are waited for once both are issued."),
+        ("wait_group 1", "S may still be written before."),
+        ("softmax of tile n", "the wait for O comes late, so that P V runs under the softmax."),
+        ("wait_group 0", "P V still reads P and writes O."),
+        ("rescale O, write P", ""),
+    ),
+    "Two groups in flight, S in front: its softmax runs while P V is multiplied.",
+)
+
+
 def told(story: tuple) -> Callable[[Random], Question]:
     """A question about some neighbouring events of a story."""
     text, events, whole = story

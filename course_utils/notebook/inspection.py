@@ -93,7 +93,7 @@ def timeline(
         for finding in emulation.findings:
             say(str(finding))
         if emulation.finished and not tried.found.ok:
-            say(f"D is wrong: {words.text(*tried.found.causes)}")
+            say(f"{artifact.tensors[-1].name} is wrong: {words.text(*tried.found.causes)}")
 
 
 def look(

@@ -73,7 +73,8 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
         if so_far.doing:
             says(f"{name} ({dsl}): {so_far.doing}")
 
-    verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", on_progress=on_progress)
+    factory = wrong.factory(steps.function_of(wrong.step))
+    verdict = gemms.check_gemm(wrong.step, factory, dsl, "emulator", on_progress=on_progress)
     on_gpu = measured.load("wrong")
     entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     recorded = next((p["detail"] for p in entry["checks"] if p["name"] == "results"), "") if entry else ""

@@ -238,6 +238,30 @@ def addressable(columns, name, *_):
     return next(one for one in count(columns) if one * size % 16 == 0)
 
 
+def row_held(which, lane, warp):
+    """Rows of S in a warpgroup's registers, block by block of 8 rows, of four lanes each."""
+    held = [(w, 16 * w + 8 * block + row, 4 * row + n) for w in range(4) for block in range(2)
+            for row in range(8) for n in range(4)]  # fmt: skip
+    rows = [row for w, row, one in held if (w, one) == (warp, lane)]
+    return rows[0 if which == "first" else 1]
+
+
+def softmax_total(before, total, count, score):
+    """Weights of keys that add up to the total, and the new keys, under the larger maximum."""
+    top = max(before, score)
+    return total * 2.0 ** (before - top) + sum(2.0 ** (score - top) for _ in range(count))
+
+
+def registers(keys, D):
+    """Numbers of each kind of a tile, divided among 128 threads, two halves to a register."""
+    return 64 * keys // 128 + 64 * keys // 2 // 128 + 64 * D // 128
+
+
+def ring_stages(whole, queries, D, keys):
+    bytes_of = lambda rows: np.zeros((rows, D), np.float16).nbytes  # noqa: E731
+    return next(n for n in count() if bytes_of(queries) + (n + 1) * 2 * bytes_of(keys) > whole)
+
+
 COUNTED = [  # notebook, drill, where the numbers stand in its text, what they come to
     ("01", 1, r"(\d+) rows of A, (\d+) rows of B, (\d+) of K.*takes (\d+) x (\d+) x (\d+)", wgmmas),
     ("04", 1, r"A, (\d+) x (\d+), and one of B, (\d+) x (\d+)", bytes_of),
@@ -251,11 +275,11 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
     ("03", 4, r"= (\d+) tiles.*?(\d+) SMs", waves),
     ("03", 5, r"D has (\d+) tiles, and (\d+) SMs", idle),
     ("10", 5, r"= (\d+) cluster tiles, and (\d+) clusters", waves),
-    ("11", 1, r"D is (\d+) x (\d+)\..* are (\d+) x (\d+); (\d+) (clusters|CTAs)", pairs),
-    ("11", 4, r"box of (\d+) rows x (\d+) halves", landed),
-    ("11", 5, r"D is (\d+) x (\d+), and tiles are (\d+) x (\d+)", in_the_corner),
-    ("11", 6, r"Rows of (\d+) (\S+) elements", addressable),
-    ("11", 7, r"D of (\d+) x (\d+) by `nvjet_sm90_hsh_(\d+)x(\d+)_64x4_(\d)x(\d)_", theirs),
+    ("11b", 1, r"D is (\d+) x (\d+)\..* are (\d+) x (\d+); (\d+) (clusters|CTAs)", pairs),
+    ("11", 2, r"box of (\d+) rows x (\d+) halves", landed),
+    ("11", 3, r"D is (\d+) x (\d+), and tiles are (\d+) x (\d+)", in_the_corner),
+    ("11", 4, r"Rows of (\d+) (\S+) elements", addressable),
+    ("11b", 3, r"D of (\d+) x (\d+) by `nvjet_sm90_hsh_(\d+)x(\d+)_64x4_(\d)x(\d)_", theirs),
     ("t2", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
     ("t6", 1, r"(\d+) positions, (\d+) heads, D = (\d+)", from_row_to_row),
     ("t6", 2, r"Q has (\d+) heads, K has (\d+).*does head (\d+)", dealt),
@@ -266,6 +290,10 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
         r"of (\d+) rows; .*sequence (as one dimension|apart)\. Boxes have (\d+) .*the (\w+) batch",
         zeros,
     ),
+    ("a1", 1, r"row is the (\w+) one of lane (\d+) in warp (\d+)", row_held),
+    ("a1", 2, r"maximum is (\d+), its total (\d+)\. .*has (\d+) keys? with score (\d+)", softmax_total),
+    ("a1", 4, r"holds 64 x (\d+) scores .*64 x (\d+) of O", registers),
+    ("a1", 5, r"have ([\d,]+) bytes\. .*is (\d+) x (\d+) halves; .*of (\d+) x", ring_stages),
     ("t2", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
 ]
 
@@ -274,14 +302,17 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
 def test_the_answer_is_what_a_count_comes_to(name, number, pattern, counted):
     for seed in range(SEEDS):
         asked = deck.question(name, number, seed)
-        found = [int(one) if one.isdigit() else one for one in re.search(pattern, asked.text).groups()]
+        found = [
+            int(n) if (n := one.replace(",", "")).isdigit() else one
+            for one in re.search(pattern, asked.text).groups()
+        ]
         right = asked.options[asked.right] if asked.options else asked.right
         assert counted(*found) == right, asked.text
 
 
 def test_the_quickest_tile_has_the_least_work_in_its_waves():
     for seed in range(SEEDS):
-        asked = deck.question("11", 2, seed)
+        asked = deck.question("11b", 2, seed)
         M, N = map(int, re.search(r"D is (\d+) x (\d+)", asked.text).groups())
         tiles_ = [tuple(map(int, option.split(" x "))) for option in asked.options]
         work = [pairs(M, N, *tile, 64, "clusters") * tile[0] * tile[1] for tile in tiles_]

@@ -208,7 +208,12 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
     seen = account(barrier)
     missing = []
     if barrier.pending:
-        missing.append(_cause("arrivals missing", missing=barrier.pending, count=barrier.count))
+        only = barrier.count == 1
+        missing.append(
+            _cause("only arrival missing")
+            if only
+            else _cause("arrivals missing", missing=barrier.pending, count=barrier.count)
+        )
     if barrier.tx > 0:
         missing.append(_cause("bytes missing", missing=barrier.tx, count=barrier.expected))
     elif barrier.tx < 0:
