@@ -115,6 +115,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
         softmax.stages_of_both, softmax.released,
     ),
+    "a2": (
+        softmax.quickest, softmax.named_count, order.told(order.TWO_PRODUCTS), softmax.skipped,
+        softmax.masked, softmax.long_and_short,
+    ),
 }
 # fmt: on
 TRIES = 100  # draws until one differs from its neighbours

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from course_utils.figures import theme
 
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
-_PLAIN = " '/:;=,()[]*+@!"  # of a data URI in quotes: a browser takes these as they are
+_PLAIN = " '/;=,()[]*+@!"  # of a data URI in quotes: a browser takes these as they are
 
 
 def piece(template: str, data: dict, still: str, **parts: str) -> str:

@@ -531,7 +531,7 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in PAIR_CASES for dsl in DSL_NAMES),
     *("t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
-    *(f"{name}-{dsl}" for name in ("a1", "a1b") for dsl in DSL_NAMES),
+    *(f"{name}-{dsl}" for name in ATTENTION for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in ("b01", "b02", "b03", "b04", "b05") for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in ("b09", "b10") for dsl in DSL_NAMES),

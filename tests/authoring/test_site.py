@@ -324,3 +324,13 @@ def test_pages_are_read_by_everybody(site, page, scheme):
 def test_the_site_needs_no_other_machine(tmp_path):
     for path in sorted((Path(pages.__file__).parent / "static").iterdir()):
         assert not re.search(r"https?://", path.read_text())
+
+
+@pytest.mark.parametrize("repository", ["", "https://x.org/tree/1"])
+def test_a_page_has_no_cell_of_imports_and_no_link_that_leads_nowhere(repository):
+    given = sync.synchronised(
+        nbformat.read(sync.NOTEBOOKS / "05_pipeline.ipynb", as_version=4), name="05_pipeline.ipynb"
+    )
+    shown = pages.page(given, nbformat.from_dict(given), repository).cells
+    assert not [cell.source for cell in shown if cell.cell_type == "code" and sync.only_imports(cell)]
+    assert ("[solutions](" in shown[1].source) == bool(repository) and "glossary" in shown[1].source

@@ -280,7 +280,7 @@ LONG = re.compile(
     re.M,
 )
 LONG_CHECKS = {
-    *("a1b-tilelang-check", "a1-cute-check", "a1b-cute-check"),
+    *(f"{name}-{dsl}-check" for name in steps.ATTENTION for dsl in DSLS if (name, dsl) != ("a1", "tilelang")),
     *(
         f"{name}-tilelang-check"
         for name in (*steps.STEPS, *steps.TASKS, *steps.BLACKWELL_STEPS)

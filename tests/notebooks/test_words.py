@@ -20,7 +20,7 @@ DONE = [
     "09_cluster", "10_multi_consumer", "10b_transfer", "t1_tma_contract", "t2_three_d_to_two_d",
     "t3_async_proxy", "t4_group_modes", "t5_tma_epilogue", "t6_scores_of_heads",
     "11_any_shape", "11b_the_bound",
-    "a1_attention",
+    "a1_attention", "a2_ping_pong",
 ]
 BLACKWELL = [path.stem for path in sorted(sync.NOTEBOOKS.glob("b*_*.ipynb"))]
 # fmt: on
