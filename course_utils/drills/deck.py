@@ -15,6 +15,7 @@ from course_utils.drills import (
     maps,
     memory,
     order,
+    pairs,
     paths,
     plans,
     ring,
@@ -119,6 +120,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         accumulators.furthest_load, accumulators.queued, accumulators.stages_beside_D,
         accumulators.barriers_of,
     ),
+    "b09": (
+        pairs.holder, pairs.expected, pairs.commit_mask, pairs.arrivals, order.told(order.OF_A_PAIR),
+    ),
+    "b10": (pairs.columns_in_use, pairs.row_of_warp, pairs.furthest_load, pairs.stages_of_pair),
     "a1": (
         softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
         softmax.stages_of_both, softmax.released,
