@@ -56,8 +56,8 @@ def phase_of_done(rng: Random) -> Question:
     each = rng.choice((True, False))
     k = rng.randrange(k_tiles) if each else k_tiles - 1
     phase = tile * k_tiles + k if each else tile
-    when = "after each K tile" if each else "once per tile of D, after its last K tile"
-    where = f"at K tile {k} of " if each else "for "
+    when = "after each K tile" if each else "once per tile of D"
+    where = f"at K tile {k} of " if each else "at the end of "
     wrong = {
         (k, k & 1): "A new tile of D resets no barrier.",
         (tile, tile & 1): "A commit after each K tile completes a phase for each.",
@@ -95,11 +95,12 @@ def taken(tiles: int, begun: int, requests: list[int]) -> list[int | None]:
 
 
 def from_the_scheduler(rng: Random) -> Question:
-    begun, tiles = rng.choice((3, 4)), rng.randrange(8, 11)
+    begun, tiles = rng.choice((3, 4)), rng.randrange(9, 12)
     requests = [rng.randrange(begun) for _ in range(rng.randrange(3, 6))]
     brought = taken(tiles, begun, requests)
     place = len(requests) - 1
     right, who = brought[place], requests[place]
+    assert right is not None  # there are more tiles than CTAs that have begun and requests
     wrong = {
         who + begun * requests.count(who): "That is the fixed grid of a persistent kernel, where a CTA adds "
         "the number of CTAs.",
@@ -112,7 +113,7 @@ def from_the_scheduler(rng: Random) -> Question:
         f"{tiles} CTAs, one per tile; CTAs 0 to {begun - 1} have begun. These ask for another tile, in this "
         f"order: CTA {', '.join(map(str, requests))}. If the hardware cancels the lowest number that has not "
         "begun, which tile does the last request bring?",
-        right or 0,
+        right,
         {tile: words for tile, words in wrong.items() if 0 <= tile < tiles},
         f"The requests bring tiles {', '.join(map(str, brought))}, whoever asks.",
         lambda answer: (

@@ -113,8 +113,8 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         accumulators.from_the_scheduler,
     ),
     "b07": (
-        accumulators.ring_columns, accumulators.columns_of_tile, accumulators.parity_of_tile,
-        accumulators.blocks_on, accumulators.arrivals_of_tiles,
+        accumulators.arrivals_of_tiles, accumulators.ring_columns, accumulators.columns_of_tile,
+        accumulators.parity_of_tile, accumulators.blocks_on,
     ),
     "b08": (
         accumulators.furthest_load, accumulators.queued, accumulators.stages_beside_D,
