@@ -1,4 +1,4 @@
-"""One kernel looked into: its receipt, its timeline, the paths of its copies, its instructions."""
+"""One kernel in detail: its receipt, its timeline, the paths of its copies, its instructions."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def timeline(
     seed: int = 0,
     sms: int | None = None,
 ) -> None:
-    """Emulate one launch of ``gemm`` and show it step by step: who works, who waits for whom, what each
-    mbarrier and each stage holds. Raises nothing.
+    """Emulate one launch of ``gemm`` and show it step by step: which warp works, which waits for which, what
+    each mbarrier and each stage holds. Raises nothing.
 
     ``sms``: on a chip of so many SMs, on which few CTAs have many tiles.
     """
