@@ -43,6 +43,7 @@ class Plan(NamedTuple):
     cluster: int = 2
     num_ctas: int = 128
     panel: int = 8  # rows of clusters' tiles that are walked through N together
+    swapped: bool = False  # the tile is of D^T = B A^T: block_M counts columns of D, and block_N rows
 
 
 def plans(sm_count: int = HOME.sms) -> list[Plan]:
@@ -180,16 +181,18 @@ def number(time: object) -> object:
 # the tile before too
 WIDEST = {128: 256, 192: 192, 256: 192}
 
+HELD = {128: 256, 192: 176, 256: 0}
+
 
 def fitting(plan: Plan) -> Plan:
     """The plan itself. Raises ValueError where step 11's kernel cannot have it, with the nearest one that it
     can have.
     """
-    block_M, block_N, cluster, num_ctas, panel = plan
+    block_M, block_N, cluster, num_ctas, panel, swapped = plan
     rows = min(WIDEST, key=lambda rows: (abs(rows - block_M), rows))
-    columns = min(max(16, -(-block_N // 16) * 16), WIDEST[rows])
+    columns = min(max(16, -(-block_N // 8) * 8), WIDEST[rows])
     share = min(max(cluster, 1), 2)
-    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1))
+    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1), swapped)
     if nearest != tuple(plan):
         raise ValueError(
             f"step 11 has no plan {tuple(plan)}: registers hold tiles of 128 x 256, 192 x 192 or 256 x 192 "
@@ -197,6 +200,13 @@ def fitting(plan: Plan) -> Plan:
             f"The nearest plan is {tuple(nearest)}"
         )
     return nearest
+
+
+def holds_two(plan: Plan) -> bool:
+    """Do a consumer's registers hold D of the tile before beside the accumulators? D leaves under the next
+    tile then.
+    """
+    return plan.block_N <= HELD[plan.block_M]
 
 
 def require_addressable(M: int, N: int, K: int) -> None:

@@ -2,7 +2,7 @@
 
 import cutlass
 import cutlass.cute as cute
-from course_utils.plans import choose, fitting, require_addressable
+from course_utils.plans import choose, fitting, holds_two, require_addressable
 from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
@@ -23,21 +23,28 @@ def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
     assert M > 1, "CuTe DSL takes a matrix of one row for a vector: give it a second row"
     plan = fitting(plan or choose(M, N, K, sm_count))
-    block_M, block_N, cluster, num_ctas, panel = plan
+    block_M, block_N, cluster, num_ctas, panel, swapped = plan
+    if swapped:  # D^T = B A^T: what follows has B's rows for A's, and D's columns for rows
+        M, N = N, M
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
     registers = (32, 160) if consumers == 3 else (40, 232)  # of producer and consumers
-    overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
-    epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
+    epi_N = 64 if block_M == 128 else 32  # columns of D that leave at a time
     ### BEGIN SOLUTION: rows of clusters, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
     rows, columns = -(-M // (block_M * cluster)), -(-N // block_N)
     k_tiles, chunks = -(-K // block_K), -(-block_N // epi_N)
     ### END SOLUTION
     tiles, clusters = rows * columns, num_ctas // cluster
+    # each CTA of a cluster loads its part of B's tile, of whole groups of 8 rows; or they take turns
+    parts = cluster if block_N % (8 * cluster) == 0 else 1
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
-    num_stages = (SHARED - 2 * block_M * epi_N * 2) // tile_bytes
+    chunk_bytes = block_M * epi_N * 2
+    num_stages = (SHARED - 2 * chunk_bytes) // tile_bytes
+    buffers = min((SHARED - num_stages * tile_bytes) // chunk_bytes, chunks)  # of chunks
+    # a tile's D leaves under the next one, where there is one and registers hold both
+    overlap = tiles > clusters and holds_two(plan)
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
     peel = min(chunks, k_tiles) if overlap else 1
 
@@ -51,17 +58,19 @@ def gemm(M, N, K, plan=None, sm_count=132):
         warpgroup.commit_group()
 
     @cute.jit
-    def store(c, tile, rank, warp_idx, team, to_shared, out_src, out_dst, store_D, D, D_shared):
+    def store(c, tile, rank, warp_idx, team, to_shared, out, out_dst, store_D, D, D_shared):
         """One chunk of D: from registers to shared memory, and from there by TMA."""
-        # two buffers take turns, also from tile to tile
-        buffer = (c + chunks * (tile // clusters)) % 2
-        if warp_idx == 4:  # all but the newest store have read their buffer
-            cute.arch.cp_async_bulk_wait_group(1, read=True)
+        # buffers take turns, also from tile to tile
+        buffer = (c + chunks * (tile // clusters)) % buffers
+        if warp_idx == 4:  # the oldest store has read its buffer
+            cute.arch.cp_async_bulk_wait_group(buffers - 1, read=True)
         team.arrive_and_wait()
         first = min(c * epi_N, block_N - epi_N)  # the last chunk may lie over the one before
         for i in cutlass.range_constexpr(epi_N // 16):
             for j in cutlass.range_constexpr(block_M // (64 * consumers)):
-                group = out_src[(None, first // 16 + i), j, 0]
+                # a thread has two registers of each 8 columns, for the rows of one wgmma after another
+                at = j * block_N // 2 + (first + 16 * i) // 2
+                group = cute.make_tensor(out.iterator + at, cute.make_layout(8))
                 cute.copy(to_shared, group, out_dst[None, j, i, buffer])
         cute.arch.fence_view_async_shared()
         team.arrive_and_wait()
@@ -77,7 +86,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
             cute.arch.cp_async_bulk_commit_group()
 
     @cute.kernel
-    def kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma):
+    def kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma, mma_chunk):
         thread, _, _ = cute.arch.thread_idx()
         warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         cta, _, _ = cute.arch.block_idx()
@@ -100,10 +109,11 @@ def gemm(M, N, K, plan=None, sm_count=132):
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
         B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
         A_ring, B_ring = cute.group_modes(A_shared, 0, 2), cute.group_modes(B_shared, 0, 2)
-        one, share = cute.make_layout(1), cute.make_layout(cluster)
+        one, share = cute.make_layout(1), cute.make_layout(parts)
         A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
-        # B's tile is cut: each CTA loads its part and multicasts it to all
-        B_dst, B_src = cpasync.tma_partition(load_B, rank, share, B_ring, B_tiles)
+        # B's tile, or this CTA's part of it, is multicast to all
+        part = rank if parts > 1 else 0
+        B_dst, B_src = cpasync.tma_partition(load_B, part, share, B_ring, B_tiles)
 
         my_mma = mma.get_slice(thread - 128)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
@@ -111,12 +121,12 @@ def gemm(M, N, K, plan=None, sm_count=132):
         my_shape = my_mma.partition_shape_C((block_M, block_N))
         acc = cute.make_rmem_tensor(my_shape, cutlass.Float32)
         out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
-        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16)
-        to_shared = cute.make_tiled_copy_C_atom(stmatrix, mma)
+        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(swapped, 4), cutlass.Float16)
+        to_shared = cute.make_tiled_copy_C_atom(stmatrix, mma_chunk)
         my_out = to_shared.get_slice(thread - 128)
         team = pipeline.NamedBarrier(1, 128 * consumers)
         operands = mma, acc, A_frag, B_frag
-        copies = to_shared, my_out.retile(out), my_out.partition_D(D_shared)
+        copies = to_shared, out, my_out.partition_D(D_shared)
         way = warp_idx, team, *copies, store_D, D, D_shared
 
         if warp_idx < 4:
@@ -134,7 +144,8 @@ def gemm(M, N, K, plan=None, sm_count=132):
                         s, full = load.index, pipe.producer_get_barrier(load)
                         cute.copy(load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full)
                         B_part, B_slot = B_src[None, n, k], B_dst[None, s]
-                        cute.copy(load_B, B_part, B_slot, tma_bar_ptr=full, **mask)
+                        if parts == cluster or i % cluster == rank:
+                            cute.copy(load_B, B_part, B_slot, tma_bar_ptr=full, **mask)
                         load.advance()
                     forth = not forth
                 pipe.producer_tail(load)
@@ -179,25 +190,34 @@ def gemm(M, N, K, plan=None, sm_count=132):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
+        if cutlass.const_expr(swapped):
+            A, B = B, A
+            D = cute.make_tensor(D.iterator, cute.make_layout((M, N), stride=(1, M)))
         kinds = warpgroup.SmemLayoutAtomKind
         atom = warpgroup.make_smem_layout_atom(kinds.K_SW128, cutlass.Float16)
-        of_D = kinds.K_SW128 if epi_N == 64 else kinds.K_SW64
+        by_row = kinds.K_SW128 if epi_N == 64 else kinds.K_SW64
+        of_D, order = (kinds.MN_SW128, (1, 0, 2)) if swapped else (by_row, (0, 1, 2))
         atom_D = warpgroup.make_smem_layout_atom(of_D, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, num_stages), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, num_stages), order=(0, 1, 2))
-        layout_D = cute.tile_to_shape(atom_D, (block_M, epi_N, 2), order=(0, 1, 2))
+        layout_D = cute.tile_to_shape(atom_D, (block_M, epi_N, buffers), order=order)
         one, many = cpasync.CopyBulkTensorTileG2SOp, cpasync.CopyBulkTensorTileG2SMulticastOp
         stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
         load_A, A = cpasync.make_tiled_tma_atom(one(), A, stage_A, (block_M, block_K))
         op_B, tile_B = (many if cluster > 1 else one)(), (block_N, block_K)
-        load_B, B = cpasync.make_tiled_tma_atom(op_B, B, stage_B, tile_B, cluster)
+        load_B, B = cpasync.make_tiled_tma_atom(op_B, B, stage_B, tile_B, parts)
         s2g, stage_D = cpasync.CopyBulkTensorTileS2GOp(), cute.select(layout_D, [0, 1])
         store_D, D = cpasync.make_tiled_tma_atom(s2g, D, stage_D, (block_M, epi_N))
-        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
-        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
-        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
-        mma = cute.make_tiled_mma(wgmma, (consumers, 1, 1))
-        kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
+        fp16, fp32, source = cutlass.Float16, cutlass.Float32, warpgroup.OperandSource.SMEM
+        rest = source, OperandMajorMode.K, OperandMajorMode.K
+        # the second says where a chunk of D lies in registers
+        mma, mma_chunk = [
+            cute.make_tiled_mma(
+                warpgroup.MmaF16BF16Op(fp16, fp32, (64, n, 16), *rest), (consumers, 1, 1)
+            )
+            for n in (block_N, epi_N)
+        ]
+        kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma, mma_chunk).launch(
             grid=(num_ctas, 1, 1),
             block=(128 * (1 + consumers), 1, 1),
             cluster=(cluster, 1, 1),
