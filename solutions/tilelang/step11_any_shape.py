@@ -1,7 +1,7 @@
 """Step 11: any shape, by a plan for it; D leaves while the next tile is multiplied."""
 
 import tilelang.language as T
-from course_utils.plans import choose, fitting, require_addressable
+from course_utils.plans import choose, fitting, holds_two, require_addressable
 
 block_K = 64
 SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
@@ -11,20 +11,26 @@ rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's r
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
     plan = fitting(plan or choose(M, N, K, sm_count))
-    block_M, block_N, cluster, num_ctas, panel = plan
+    block_M, block_N, cluster, num_ctas, panel, swapped = plan
+    sizes = M, N
+    if swapped:  # D^T = B A^T: what follows has B's rows for A's, and D's columns for rows
+        M, N = N, M
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
     threads, registers = 128 * (1 + consumers), (32, 160) if consumers == 3 else (40, 232)
-    overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
-    epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
+    epi_N = 64 if block_M == 128 else 32  # columns of D that leave at a time
     ### BEGIN SOLUTION: rows, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
     rows, columns, k_tiles = -(-M // block_M), -(-N // block_N), -(-K // block_K)
     chunks = -(-block_N // epi_N)
     ### END SOLUTION
-    num_stages = (SHARED - 2 * block_M * epi_N * 2) // ((block_M + block_N) * block_K * 2)
+    tile_bytes, chunk_bytes = (block_M + block_N) * block_K * 2, block_M * epi_N * 2
+    num_stages = (SHARED - 2 * chunk_bytes) // tile_bytes
+    buffers = max(2, min((SHARED - num_stages * tile_bytes) // chunk_bytes, chunks))  # of chunks
     work = rows, columns, num_ctas // cluster
+    # a tile's D leaves under the next one, where there is one and registers hold both
+    overlap = -(-rows // cluster) * columns > num_ctas // cluster and holds_two(plan)
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
     peel = min(chunks, k_tiles) if overlap else 1
     mask = (1 << cluster) - 1
@@ -48,28 +54,36 @@ def gemm(M, N, K, plan=None, sm_count=132):
     @T.macro
     def store(c, turn, m, n, out, D_shared, D):
         """One chunk of D: from registers to shared memory, and from there by TMA."""
-        # two buffers take turns, also from tile to tile
-        buffer = (c + chunks % 2 * turn) % 2
+        # buffers take turns, also from tile to tile
+        buffer = (c + chunks % buffers * turn) % buffers
         first = T.min(c * epi_N, block_N - epi_N)  # the last may lie over the one before
-        T.tma_store_wait(1)  # all but the newest store have read their buffer
-        T.sync_threads(1, 128 * consumers)
-        T.copy(out[:, first : first + epi_N], D_shared[buffer, :, :])
-        T.fence_proxy_async()
+        T.tma_store_wait(buffers - 1)  # the oldest store has read its buffer
         T.sync_threads(1, 128 * consumers)
         ms, ns = slice(m, m + block_M), slice(n + first, n + first + epi_N)
-        T.tma_copy(D_shared[buffer, :, :], D[ms, ns])
+        if swapped:
+            for i, j in T.Parallel(block_M, epi_N):
+                D_shared[buffer, j, i] = out[i, first + j]
+        else:
+            T.copy(out[:, first : first + epi_N], D_shared[buffer, :, :])
+        T.fence_proxy_async()
+        T.sync_threads(1, 128 * consumers)
+        if swapped:
+            T.tma_copy(D_shared[buffer, :, :], D[ns, ms])
+        else:
+            T.tma_copy(D_shared[buffer, :, :], D[ms, ns])
 
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), T.float16),
-        B: T.Tensor((N, K), T.float16),
-        D: T.Tensor((M, N), T.float16),
+        A: T.Tensor((sizes[0], K), T.float16),
+        B: T.Tensor((sizes[1], K), T.float16),
+        D: T.Tensor(sizes, T.float16),
     ):
         with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
             T.import_source('__device__ inline void leave() { asm volatile("exit;"); }\n')
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
-            D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
+            box = (epi_N, block_M) if swapped else (block_M, epi_N)
+            D_shared = T.alloc_shared((buffers, *box), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             out = T.alloc_fragment((block_M, block_N), T.float16)
             full = T.alloc_barrier([1] * num_stages)
@@ -93,7 +107,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
                             stage = it % num_stages
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
                             j = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
-                            load(stage, m, n, j, A, B, A_shared, B_shared, full)
+                            load(stage, m, n, j, *((B, A) if swapped else (A, B)), A_shared, B_shared, full)
                             it = it + 1
                         tiles.next_tile()
                 else:  # idle warps would poll the cluster's barrier to the kernel's end
