@@ -11,10 +11,7 @@ rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's r
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
     plan = fitting(plan or choose(M, N, K, sm_count))
-    block_M, block_N, cluster, num_ctas, panel, swapped = plan
-    sizes = M, N
-    if swapped:  # D^T = B A^T: what follows has B's rows for A's, and D's columns for rows
-        M, N = N, M
+    block_M, block_N, cluster, num_ctas, panel, _ = plan
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
@@ -59,31 +56,23 @@ def gemm(M, N, K, plan=None, sm_count=132):
         first = T.min(c * epi_N, block_N - epi_N)  # the last may lie over the one before
         T.tma_store_wait(buffers - 1)  # the oldest store has read its buffer
         T.sync_threads(1, 128 * consumers)
-        ms, ns = slice(m, m + block_M), slice(n + first, n + first + epi_N)
-        if swapped:
-            for i, j in T.Parallel(block_M, epi_N):
-                D_shared[buffer, j, i] = out[i, first + j]
-        else:
-            T.copy(out[:, first : first + epi_N], D_shared[buffer, :, :])
+        T.copy(out[:, first : first + epi_N], D_shared[buffer, :, :])
         T.fence_proxy_async()
         T.sync_threads(1, 128 * consumers)
-        if swapped:
-            T.tma_copy(D_shared[buffer, :, :], D[ns, ms])
-        else:
-            T.tma_copy(D_shared[buffer, :, :], D[ms, ns])
+        ms, ns = slice(m, m + block_M), slice(n + first, n + first + epi_N)
+        T.tma_copy(D_shared[buffer, :, :], D[ms, ns])
 
     @T.prim_func
     def main(
-        A: T.Tensor((sizes[0], K), T.float16),
-        B: T.Tensor((sizes[1], K), T.float16),
-        D: T.Tensor(sizes, T.float16),
+        A: T.Tensor((M, K), T.float16),
+        B: T.Tensor((N, K), T.float16),
+        D: T.Tensor((M, N), T.float16),
     ):
         with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
             T.import_source('__device__ inline void leave() { asm volatile("exit;"); }\n')
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
-            box = (epi_N, block_M) if swapped else (block_M, epi_N)
-            D_shared = T.alloc_shared((buffers, *box), T.float16)
+            D_shared = T.alloc_shared((buffers, block_M, epi_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             out = T.alloc_fragment((block_M, block_N), T.float16)
             full = T.alloc_barrier([1] * num_stages)
@@ -107,7 +96,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
                             stage = it % num_stages
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
                             j = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
-                            load(stage, m, n, j, *((B, A) if swapped else (A, B)), A_shared, B_shared, full)
+                            load(stage, m, n, j, A, B, A_shared, B_shared, full)
                             it = it + 1
                         tiles.next_tile()
                 else:  # idle warps would poll the cluster's barrier to the kernel's end
