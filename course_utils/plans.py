@@ -38,25 +38,30 @@ NEAR = 1.01  # plans whose times differ by less are as good: the model is not be
 class Plan(NamedTuple):
     """One way to cut D. Tiles in elements; a cluster's CTAs lie one below another and share B."""
 
-    block_M: int = 128  # 192 by three consumers, 256 by two: no room is left for D of the tile before
-    block_N: int = 256  # a multiple of 16
+    block_M: int = 128  # or 192 by three consumers, or 256 by two
+    block_N: int = 256  # a multiple of 8; of 16 in TileLang
     cluster: int = 2
     num_ctas: int = 128
     panel: int = 8  # rows of clusters' tiles that are walked through N together
     swapped: bool = False  # the tile is of D^T = B A^T: block_M counts columns of D, and block_N rows
 
 
-def plans(sm_count: int = HOME.sms) -> list[Plan]:
-    """All that ``choose`` chooses from on a chip of so many SMs, the widest tiles first. Panels make what is
-    in flight about square.
+def plans(sm_count: int = HOME.sms, dsl: str = "cute") -> list[Plan]:
+    """All that ``choose`` chooses from in a DSL on a chip of so many SMs, the widest tiles first. Panels make
+    what is in flight about square.
 
-    Two CTAs share what a tile of 128 rows loads; a taller one needs no neighbour.
+    Two CTAs share what a tile of 128 rows loads; a taller one needs no neighbour. TileLang's compiler has
+    wgmmas of 16 columns more each, and turns no tile of D^T: it has neither other widths nor swapped roles.
     """
     grids = replace(HOME, sms=sm_count).persistent_grids
-    short = [Plan(128, n, c, ctas) for n in range(256, 127, -16) for c in (2, 1) for ctas in grids]
-    tall = [Plan(256, n, c, ctas, 10 // c) for n in (192, 176) for c in (1, 2) for ctas in grids]
-    three = [Plan(192, n, c, ctas, 12 // c) for n in range(192, 143, -16) for c in (1, 2) for ctas in grids]
-    return short + tall + three
+    every = 8 if dsl == "cute" else 16
+    short = [Plan(128, n, c, ctas) for n in range(256, 111, -every) for c in (2, 1) for ctas in grids]
+    tall = [Plan(256, n, c, ctas, 10 // c) for n in range(192, 143, -every) for c in (1, 2) for ctas in grids]
+    three = [
+        Plan(192, n, c, ctas, 12 // c) for n in range(192, 127, -every) for c in (1, 2) for ctas in grids
+    ]
+    found = short + tall + three
+    return found + [plan._replace(swapped=True) for plan in found] * (dsl == "cute")
 
 
 def seconds(M: int, N: int, K: int, plan: Plan) -> float:
@@ -64,6 +69,7 @@ def seconds(M: int, N: int, K: int, plan: Plan) -> float:
 
     A K tile is multiplied while the next one is loaded, and takes as long as the slower of the two.
     """
+    M, N = covered(M, N, plan)
     clusters = -(-M // (plan.block_M * plan.cluster)) * -(-N // plan.block_N)
     waves = -(-clusters // (plan.num_ctas // plan.cluster))
     lines = _lines(K, plan)
@@ -77,22 +83,21 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     A launch runs at the power limit, and the clock is what energy leaves. So a byte that L2 or DRAM brings
     takes time wherever it comes in time, and a wave that is not full takes less than one that is.
     """
+    M, N = covered(M, N, plan)
     rows, columns = -(-M // (plan.block_M * plan.cluster)), -(-N // plan.block_N)
     at_once = plan.num_ctas // plan.cluster
     waves, k_tiles = -(-rows * columns // at_once), -(-K // BLOCK_K)
     cycles = waves * k_tiles * max(_multiply(plan), _lines(K, plan) * LINE_BYTES / L2)
     later = max(0.0, 2.0 * M * N * K - MOST)
-    loaded, fetched = traffic(M, N, K, plan)
+    loaded, fetched = traffic(M, N, K, plan._replace(swapped=False))
     bytes_take = loaded * (SPLIT_BYTE if K % BLOCK_K else L2_BYTE) + fetched * DRAM_BYTE
     between = waves * stored_between(plan) * STORED
     return BEGIN + cycles / BUSY_CLOCK + bytes_take + between + later * LONG_FLOP
 
 
 def stored_between(plan: Plan) -> int:
-    """Elements of a tile of D that leave before the next tile is begun: all of a taller tile, none of 128
-    rows.
-    """
-    return plan.block_M * plan.block_N if plan.block_M > 128 else 0
+    """Elements of a tile of D that leave before the next tile is begun: all, where registers hold no two."""
+    return 0 if holds_two(plan) else plan.block_M * plan.block_N
 
 
 def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
@@ -102,6 +107,7 @@ def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
     where they do not begin with a line. What is in flight is a rectangle of tiles, and its rows of A and of B
     come from DRAM anew for each.
     """
+    M, N = covered(M, N, plan)
     rows, columns = -(-M // (plan.block_M * plan.cluster)), -(-N // plan.block_N)
     at_once = plan.num_ctas // plan.cluster
     shared = plan if K % BLOCK_K else plan._replace(cluster=2)
@@ -124,11 +130,16 @@ def _lines(K: int, plan: Plan) -> float:
     return (plan.block_M + plan.block_N / plan.cluster) * (LINES if K % BLOCK_K else 1)
 
 
-def choose(M: int, N: int, K: int, sm_count: int = HOME.sms) -> Plan:
-    """The widest of the plans that are, within the model's error, the quickest. The model is fitted to H200s;
-    of a chip with another number of SMs it knows that number alone.
+def covered(M: int, N: int, plan: Plan) -> tuple[int, int]:
+    """Rows and columns of what a plan's tiles cover: of D, or of D^T where roles are swapped."""
+    return (N, M) if plan.swapped else (M, N)
+
+
+def choose(M: int, N: int, K: int, sm_count: int = HOME.sms, dsl: str = "cute") -> Plan:
+    """The widest of a DSL's plans that are, within the model's error, the quickest. The model is fitted to
+    H200s; of a chip with another number of SMs it knows that number alone.
     """
-    times = {plan: powered(M, N, K, plan) for plan in plans(sm_count)}
+    times = {plan: powered(M, N, K, plan) for plan in plans(sm_count, dsl)}
     best = min(times.values())
     return next(plan for plan, time in times.items() if time < NEAR * best)
 
@@ -164,11 +175,25 @@ def plan_of(entry: dict) -> Plan | None:
     fields = entry["plan"]
     other = entry.get("order") or any(fields.get("keep") or ()) or fields.get("cluster_N", 1) > 1
     other = other or not fields.get("back", True) or fields.get("max_stages", 8) < 5
-    other = other or fields.get("overlap", fields["block_M"] == 128) != (fields["block_M"] == 128)
     if other or not entry["timing"] or entry["mode"] != "burst":
         return None
+    plan = of_fields(fields)
+    return plan if had_overlap(fields) == holds_two(plan) else None
+
+
+def of_fields(fields: dict) -> Plan:
+    """The plan of an entry's fields, old or new; its kernel may have been another than step 11's."""
     cluster = fields.get("cluster") or fields["cluster_M"]
-    return Plan(fields["block_M"], fields["block_N"], cluster, fields["num_ctas"], fields["panel"])
+    swapped = fields.get("swapped", False)
+    return Plan(fields["block_M"], fields["block_N"], cluster, fields["num_ctas"], fields["panel"], swapped)
+
+
+def had_overlap(fields: dict) -> bool:
+    """Did D leave under the next tile? Entries without ``swapped`` are of kernels that did so at 128 rows
+    alone, or say whether they did.
+    """
+    new = "swapped" in fields and holds_two(of_fields(fields))
+    return fields.get("overlap", fields["block_M"] == 128 or new)
 
 
 def number(time: object) -> object:
@@ -177,36 +202,33 @@ def number(time: object) -> object:
     return item() if callable(item) else time
 
 
-# columns of a tile at most, by its rows: registers of a consumer's thread hold its sums, and at 128 rows D of
-# the tile before too
-WIDEST = {128: 256, 192: 192, 256: 192}
-
-HELD = {128: 256, 192: 176, 256: 0}
-
-
-def fitting(plan: Plan) -> Plan:
-    """The plan itself. Raises ValueError where step 11's kernel cannot have it, with the nearest one that it
-    can have.
-    """
-    block_M, block_N, cluster, num_ctas, panel, swapped = plan
-    rows = min(WIDEST, key=lambda rows: (abs(rows - block_M), rows))
-    columns = min(max(16, -(-block_N // 8) * 8), WIDEST[rows])
-    share = min(max(cluster, 1), 2)
-    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1), swapped)
-    if nearest != tuple(plan):
-        raise ValueError(
-            f"step 11 has no plan {tuple(plan)}: registers hold tiles of 128 x 256, 192 x 192 or 256 x 192 "
-            "at most, columns are a multiple of 16, a cluster has 1 or 2 CTAs, and all of them are in one. "
-            f"The nearest plan is {tuple(nearest)}"
-        )
-    return nearest
+# columns of a tile at most, by its rows: a consumer's registers hold so many columns' accumulators, and up to
+# the second number D of the tile before too
+WIDEST = {128: (256, 256), 192: (192, 176), 256: (192, 0)}
 
 
 def holds_two(plan: Plan) -> bool:
-    """Do a consumer's registers hold D of the tile before beside the accumulators? D leaves under the next
-    tile then.
+    """Do registers hold D of the tile before beside the accumulators? Then it leaves under the next tile."""
+    return plan.block_N <= WIDEST[plan.block_M][1]
+
+
+def fitting(plan: Plan, every: int = 8) -> Plan:
+    """The plan itself; its columns are a multiple of ``every``. Raises ValueError where step 11's kernel
+    cannot have it, with the nearest one that it can have.
     """
-    return plan.block_N <= HELD[plan.block_M]
+    block_M, block_N, cluster, num_ctas, panel, swapped = plan = Plan(*plan)
+    rows = min(WIDEST, key=lambda rows: (abs(rows - block_M), rows))
+    columns = min(max(every, -(-block_N // every) * every), WIDEST[rows][0])
+    share = min(max(cluster, 1), 2)
+    swapped = swapped and every == 8
+    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1), swapped)
+    if nearest != plan:
+        raise ValueError(
+            f"step 11 has no plan {tuple(plan)}: registers hold tiles of 128 x 256, 192 x 192 or 256 x 192 "
+            f"at most, columns are a multiple of {every}, a cluster has 1 or 2 CTAs, and all of them are in "
+            f"one{'' if every == 8 else '; roles are not swapped'}. The nearest plan is {tuple(nearest)}"
+        )
+    return nearest
 
 
 def require_addressable(M: int, N: int, K: int) -> None:

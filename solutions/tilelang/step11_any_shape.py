@@ -10,7 +10,7 @@ rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's r
 
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
-    plan = fitting(plan or choose(M, N, K, sm_count))
+    plan = fitting(plan or choose(M, N, K, sm_count, "tilelang"), 16)
     block_M, block_N, cluster, num_ctas, panel, _ = plan
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
