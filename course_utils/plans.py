@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,9 @@ NEAR = 1.01  # plans whose times differ by less are as good: the model is not be
 
 
 class Plan(NamedTuple):
-    """One way to cut D. Tiles in elements; a cluster's CTAs lie one below another and share B."""
+    """One way to cut D. Tiles in elements. A cluster's CTAs lie one below another and share B, or side by
+    side and share A.
+    """
 
     block_M: int = 128  # or 192 by three consumers, or 256 by two
     block_N: int = 256  # a multiple of 8; of 16 in TileLang
@@ -44,6 +47,7 @@ class Plan(NamedTuple):
     num_ctas: int = 128
     panel: int = 8  # rows of clusters' tiles that are walked through N together
     swapped: bool = False  # the tile is of D^T = B A^T: block_M counts columns of D, and block_N rows
+    across: bool = False  # a cluster's CTAs lie side by side, and share A
 
 
 def plans(sm_count: int = HOME.sms, dsl: str = "cute") -> list[Plan]:
@@ -54,13 +58,13 @@ def plans(sm_count: int = HOME.sms, dsl: str = "cute") -> list[Plan]:
     wgmmas of 16 columns more each, and turns no tile of D^T: it has neither other widths nor swapped roles.
     """
     grids = replace(HOME, sms=sm_count).persistent_grids
-    every = 8 if dsl == "cute" else 16
-    short = [Plan(128, n, c, ctas) for n in range(256, 111, -every) for c in (2, 1) for ctas in grids]
-    tall = [Plan(256, n, c, ctas, 10 // c) for n in range(192, 143, -every) for c in (1, 2) for ctas in grids]
-    three = [
-        Plan(192, n, c, ctas, 12 // c) for n in range(192, 127, -every) for c in (1, 2) for ctas in grids
-    ]
-    found = short + tall + three
+    every, found = 8 if dsl == "cute" else 16, []
+    for m, least, most, panel in ((128, 112, 256, 16), (256, 144, 192, 10), (192, 128, 192, 12)):
+        one = 8 if m == 128 else panel
+        for n, ctas in product(range(most, least - 1, -every), grids):
+            of = [Plan(m, n, 2, ctas, panel // 2), Plan(m, n, 1, ctas, one)]
+            found += of if m == 128 else of[::-1]
+            found.append(Plan(m, n, 2, ctas, panel, across=True))
     return found + [plan._replace(swapped=True) for plan in found] * (dsl == "cute")
 
 
@@ -70,7 +74,8 @@ def seconds(M: int, N: int, K: int, plan: Plan) -> float:
     A K tile is multiplied while the next one is loaded, and takes as long as the slower of the two.
     """
     M, N = covered(M, N, plan)
-    clusters = -(-M // (plan.block_M * plan.cluster)) * -(-N // plan.block_N)
+    rows, columns = _clusters(M, N, plan)
+    clusters = rows * columns
     waves = -(-clusters // (plan.num_ctas // plan.cluster))
     lines = _lines(K, plan)
     k_tile = max(_multiply(plan), lines * LINE_BYTES / L2) + lines * ROW
@@ -84,7 +89,7 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     takes time wherever it comes in time, and a wave that is not full takes less than one that is.
     """
     M, N = covered(M, N, plan)
-    rows, columns = -(-M // (plan.block_M * plan.cluster)), -(-N // plan.block_N)
+    rows, columns = _clusters(M, N, plan)
     at_once = plan.num_ctas // plan.cluster
     waves, k_tiles = -(-rows * columns // at_once), -(-K // BLOCK_K)
     cycles = waves * k_tiles * max(_multiply(plan), _lines(K, plan) * LINE_BYTES / L2)
@@ -108,16 +113,28 @@ def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
     come from DRAM anew for each.
     """
     M, N = covered(M, N, plan)
-    rows, columns = -(-M // (plan.block_M * plan.cluster)), -(-N // plan.block_N)
+    rows, columns = _clusters(M, N, plan)
     at_once = plan.num_ctas // plan.cluster
     shared = plan if K % BLOCK_K else plan._replace(cluster=2)
     tiles = rows * columns * plan.cluster
     loaded = tiles * -(-K // BLOCK_K) * _lines(K, shared) * LINE_BYTES
     wide = min(at_once / min(plan.panel, rows), columns)
     high = min(at_once / wide, rows)
-    sides = high * plan.cluster * plan.block_M + wide * plan.block_N
+    down, beside = _shape(plan)
+    sides = high * down * plan.block_M + wide * beside * plan.block_N
     fetched = max(rows * columns / at_once * sides, M + N) * 2 * K
     return loaded, fetched + 2 * M * N
+
+
+def _shape(plan: Plan) -> tuple[int, int]:
+    """How many CTAs of a cluster lie below one another, and how many side by side."""
+    return (1, plan.cluster) if plan.across else (plan.cluster, 1)
+
+
+def _clusters(M: int, N: int, plan: Plan) -> tuple[int, int]:
+    """Rows and columns of clusters' tiles, of what a plan's tiles cover."""
+    down, beside = _shape(plan)
+    return -(-M // (plan.block_M * down)), -(-N // (plan.block_N * beside))
 
 
 def _multiply(plan: Plan) -> float:
@@ -127,7 +144,8 @@ def _multiply(plan: Plan) -> float:
 
 def _lines(K: int, plan: Plan) -> float:
     """Lines that a CTA asks for, of a K tile."""
-    return (plan.block_M + plan.block_N / plan.cluster) * (LINES if K % BLOCK_K else 1)
+    down, beside = _shape(plan)
+    return (plan.block_M / beside + plan.block_N / down) * (LINES if K % BLOCK_K else 1)
 
 
 def covered(M: int, N: int, plan: Plan) -> tuple[int, int]:
@@ -204,7 +222,7 @@ def number(time: object) -> object:
 
 # columns of a tile at most, by its rows: a consumer's registers hold so many columns' accumulators, and up to
 # the second number D of the tile before too
-WIDEST = {128: (256, 256), 192: (192, 176), 256: (192, 0)}
+WIDEST = {128: (256, 256), 192: (192, 192), 256: (192, 152)}
 
 
 def holds_two(plan: Plan) -> bool:
@@ -212,16 +230,25 @@ def holds_two(plan: Plan) -> bool:
     return plan.block_N <= WIDEST[plan.block_M][1]
 
 
+def stages(plan: Plan, shared: int) -> tuple[int, int]:
+    """Stages that fit in so many bytes beside two chunks of D, and columns of a chunk: 64 or 32 of 128 rows,
+    32 or 16 of more. It is the widest that leaves the most stages.
+    """
+    tile = (plan.block_M + plan.block_N) * BLOCK_K * 2
+    widths = (64, 32) if plan.block_M == 128 else (32, 16)
+    return max(((shared - 2 * plan.block_M * wide * 2) // tile, wide) for wide in widths)
+
+
 def fitting(plan: Plan, every: int = 8) -> Plan:
     """The plan itself; its columns are a multiple of ``every``. Raises ValueError where step 11's kernel
     cannot have it, with the nearest one that it can have.
     """
-    block_M, block_N, cluster, num_ctas, panel, swapped = plan = Plan(*plan)
+    block_M, block_N, cluster, num_ctas, panel, swapped, across = plan = Plan(*plan)
     rows = min(WIDEST, key=lambda rows: (abs(rows - block_M), rows))
     columns = min(max(every, -(-block_N // every) * every), WIDEST[rows][0])
     share = min(max(cluster, 1), 2)
     swapped = swapped and every == 8
-    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1), swapped)
+    nearest = Plan(rows, columns, share, max(num_ctas // share, 1) * share, max(panel, 1), swapped, across)
     if nearest != plan:
         raise ValueError(
             f"step 11 has no plan {tuple(plan)}: registers hold tiles of 128 x 256, 192 x 192 or 256 x 192 "
