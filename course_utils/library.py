@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from course_utils.chips import HOME
-from course_utils.plans import Plan, covered
+from course_utils.plans import Plan, cluster_shape, covered
 
 NAME = re.compile(
     r"nvjet_sm90_(?P<types>[a-z]+)_(?P<columns>\d+)x(?P<rows>\d+)_(?P<k>\d+)x(?P<stages>\d+)"
@@ -63,7 +63,7 @@ def cost(M: int, N: int, plan: LibraryPlan | Plan, num_ctas: int = HOME.sms) -> 
     """
     if isinstance(plan, Plan):
         M, N = covered(M, N, plan)
-        down, across, num_ctas = plan.cluster, 1, plan.num_ctas
+        (down, across), num_ctas = cluster_shape(plan), plan.num_ctas
     else:
         down, across = plan.cluster_M, plan.cluster_N
     rows, columns = -(-M // (plan.block_M * down)), -(-N // (plan.block_N * across))
@@ -85,7 +85,7 @@ def row(name: str, M: int, N: int, plan: LibraryPlan | Plan, num_ctas: int = HOM
     made = cost(M, N, plan, num_ctas)
     if isinstance(plan, Plan):
         rows, columns = covered(plan.block_M, plan.block_N, plan)
-        down, across = covered(plan.cluster, 1, plan)
+        down, across = covered(*cluster_shape(plan), plan)
         ring = ""
     else:
         rows, columns, down, across = plan.block_M, plan.block_N, plan.cluster_M, plan.cluster_N

@@ -24,15 +24,20 @@ ROW = 0.25  # and for a line of 128 bytes that TMA loads;
 LINES = 2  # a row of a K tile lies on so many of them, where rows do not begin with a line
 L2 = 78  # bytes a cycle that L2 brings to an SM
 MOST = 1.5e12  # FLOP
-# Of ``powered``, fitted to 347 recorded times, those above ``MOST`` and of `course tune` too: 1.3% off, and
-# 1.5% at shapes that it was not fitted to (benchmarks/step11_fit.py).
-BUSY_CLOCK = 1.9e9  # Hz that multiplying alone leaves
-BEGIN = 6.25e-6  # s
-L2_BYTE = 2.18e-14  # s, or 15 pJ at 700 W; counters say 12
-SPLIT_BYTE = 1.56e-14  # s, where a row lies on two lines: not all of a line is read
-DRAM_BYTE = 5.98e-14  # s, or 42 pJ; counters say 33
-STORED = 3.75e-11  # s that an SM stands still for an element of D that leaves between two tiles
-LONG_FLOP = 9.79e-17  # s more for each FLOP above ``MOST``
+# Of ``powered``, fitted to recorded times, those above ``MOST`` and of ragged shapes too
+# (benchmarks/step11_fit.py says to how many, and how far it is off).
+BUSY_CLOCK = 1.84e9  # Hz that multiplying alone leaves
+BEGIN = 6.56e-6  # s
+BETWEEN = 7.3e-7  # s from a tile to the next one
+# A row of a K tile lies in 4 sectors of 32 bytes, on one line or on two; or in 5 where rows begin amid one.
+# Bytes a cycle that L2 brings to an SM, and seconds for a byte, by which of the three:
+L2_SPEED = 78, 45, 39
+L2_BYTE = 1.75e-14  # s, or 12 pJ at 700 W, as counters say
+SPLIT_BYTE = 2.25e-14
+SECTOR_BYTE = 2.8e-14
+DRAM_BYTE = 4.5e-14  # s, or 32 pJ, as counters say
+STORED = 3.5e-11  # s that an SM stands still for an element of D that leaves between two tiles
+LONG_FLOP = 1.08e-16  # s more for each FLOP above ``MOST``
 NEAR = 1.01  # plans whose times differ by less are as good: the model is not better than that
 
 
@@ -88,16 +93,21 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     A launch runs at the power limit, and the clock is what energy leaves. So a byte that L2 or DRAM brings
     takes time wherever it comes in time, and a wave that is not full takes less than one that is.
     """
-    M, N = covered(M, N, plan)
-    rows, columns = _clusters(M, N, plan)
-    at_once = plan.num_ctas // plan.cluster
-    waves, k_tiles = -(-rows * columns // at_once), -(-K // BLOCK_K)
-    cycles = waves * k_tiles * max(_multiply(plan), _lines(K, plan) * LINE_BYTES / L2)
+    rows, columns = _clusters(*covered(M, N, plan), plan)
+    waves = -(-rows * columns // (plan.num_ctas // plan.cluster))
+    kind = alignment(K)
+    load = _rows(plan) * LINE_BYTES / L2_SPEED[kind]
+    cycles = waves * -(-K // BLOCK_K) * max(_multiply(plan), load)
     later = max(0.0, 2.0 * M * N * K - MOST)
-    loaded, fetched = traffic(M, N, K, plan._replace(swapped=False))
-    bytes_take = loaded * (SPLIT_BYTE if K % BLOCK_K else L2_BYTE) + fetched * DRAM_BYTE
-    between = waves * stored_between(plan) * STORED
+    loaded, fetched = traffic(M, N, K, plan)
+    bytes_take = loaded * (L2_BYTE, SPLIT_BYTE, SECTOR_BYTE)[kind] + fetched * DRAM_BYTE
+    between = (waves - 1) * BETWEEN + waves * stored_between(plan) * STORED
     return BEGIN + cycles / BUSY_CLOCK + bytes_take + between + later * LONG_FLOP
+
+
+def alignment(K: int) -> int:
+    """How rows of K elements begin: 0 with a line, 1 with a sector of 32 bytes, 2 amid one."""
+    return (K % BLOCK_K > 0) + (K % (BLOCK_K // 4) > 0)
 
 
 def stored_between(plan: Plan) -> int:
@@ -117,23 +127,23 @@ def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
     at_once = plan.num_ctas // plan.cluster
     shared = plan if K % BLOCK_K else plan._replace(cluster=2)
     tiles = rows * columns * plan.cluster
-    loaded = tiles * -(-K // BLOCK_K) * _lines(K, shared) * LINE_BYTES
+    loaded = tiles * -(-K // BLOCK_K) * _rows(shared) * LINE_BYTES
     wide = min(at_once / min(plan.panel, rows), columns)
     high = min(at_once / wide, rows)
-    down, beside = _shape(plan)
+    down, beside = cluster_shape(plan)
     sides = high * down * plan.block_M + wide * beside * plan.block_N
     fetched = max(rows * columns / at_once * sides, M + N) * 2 * K
     return loaded, fetched + 2 * M * N
 
 
-def _shape(plan: Plan) -> tuple[int, int]:
+def cluster_shape(plan: Plan) -> tuple[int, int]:
     """How many CTAs of a cluster lie below one another, and how many side by side."""
     return (1, plan.cluster) if plan.across else (plan.cluster, 1)
 
 
 def _clusters(M: int, N: int, plan: Plan) -> tuple[int, int]:
     """Rows and columns of clusters' tiles, of what a plan's tiles cover."""
-    down, beside = _shape(plan)
+    down, beside = cluster_shape(plan)
     return -(-M // (plan.block_M * down)), -(-N // (plan.block_N * beside))
 
 
@@ -144,8 +154,13 @@ def _multiply(plan: Plan) -> float:
 
 def _lines(K: int, plan: Plan) -> float:
     """Lines that a CTA asks for, of a K tile."""
-    down, beside = _shape(plan)
-    return (plan.block_M / beside + plan.block_N / down) * (LINES if K % BLOCK_K else 1)
+    return _rows(plan) * (LINES if K % BLOCK_K else 1)
+
+
+def _rows(plan: Plan) -> float:
+    """Rows of A and of B that a CTA loads of a K tile."""
+    down, beside = cluster_shape(plan)
+    return plan.block_M / beside + plan.block_N / down
 
 
 def covered(M: int, N: int, plan: Plan) -> tuple[int, int]:
