@@ -13,6 +13,7 @@ from course_utils.chips import HOME
 RECORDED = Path(__file__).parents[1] / "solutions" / "measured" / "step11.json"
 
 BLOCK_K = 64  # columns of a K tile, in every step
+SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 FLOP_PER_CLOCK = HOME.flop_per_clock  # of an SM's tensor cores, fp16
 LINE_BYTES = 128
 # Fitted to 242 recorded times of H200s (benchmarks/step11_fit.py): 1.5% off by root mean square, 7% at
@@ -26,18 +27,20 @@ L2 = 78  # bytes a cycle that L2 brings to an SM
 MOST = 1.5e12  # FLOP
 # Of ``powered``, fitted to recorded times, those above ``MOST`` and of ragged shapes too
 # (benchmarks/step11_fit.py says to how many, and how far it is off).
-BUSY_CLOCK = 1.84e9  # Hz that multiplying alone leaves
+BUSY_CLOCK = 1.86e9  # Hz that multiplying alone leaves
 BEGIN = 6.56e-6  # s
-BETWEEN = 7.3e-7  # s from a tile to the next one
+BETWEEN = 6.7e-7  # s from a tile to the next one
 # A row of a K tile lies in 4 sectors of 32 bytes, on one line or on two; or in 5 where rows begin amid one.
 # Bytes a cycle that L2 brings to an SM, and seconds for a byte, by which of the three:
-L2_SPEED = 78, 45, 39
-L2_BYTE = 1.75e-14  # s, or 12 pJ at 700 W, as counters say
-SPLIT_BYTE = 2.25e-14
-SECTOR_BYTE = 2.8e-14
-DRAM_BYTE = 4.5e-14  # s, or 32 pJ, as counters say
-STORED = 3.5e-11  # s that an SM stands still for an element of D that leaves between two tiles
-LONG_FLOP = 1.08e-16  # s more for each FLOP above ``MOST``
+L2_SPEED = 78, 51, 38
+L2_BYTE = 1.81e-14  # s, or 12 pJ at 700 W, as counters say
+SPLIT_BYTE = 2.29e-14
+SECTOR_BYTE = 2.85e-14
+DRAM_BYTE = 4.98e-14  # s, or 32 pJ, as counters say
+STORED = 3.29e-11  # s that an SM stands still for an element of D that leaves between two tiles
+LONG_FLOP = 8.42e-17  # s more for each FLOP above ``MOST``,
+LONG_CLUSTER = 3.51e-17  # and in clusters of two
+THIN = 1.05  # times a K tile takes with three stages, where its rows do not begin with a line
 NEAR = 1.01  # plans whose times differ by less are as good: the model is not better than that
 
 
@@ -97,12 +100,13 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     waves = -(-rows * columns // (plan.num_ctas // plan.cluster))
     kind = alignment(K)
     load = _rows(plan) * LINE_BYTES / L2_SPEED[kind]
-    cycles = waves * -(-K // BLOCK_K) * max(_multiply(plan), load)
-    later = max(0.0, 2.0 * M * N * K - MOST)
+    waits = THIN if kind and stages(plan)[0] <= 3 else 1
+    cycles = waves * -(-K // BLOCK_K) * max(_multiply(plan), load) * waits
+    later = max(0.0, 2.0 * M * N * K - MOST) * (LONG_FLOP + LONG_CLUSTER * (plan.cluster - 1))
     loaded, fetched = traffic(M, N, K, plan)
     bytes_take = loaded * (L2_BYTE, SPLIT_BYTE, SECTOR_BYTE)[kind] + fetched * DRAM_BYTE
     between = (waves - 1) * BETWEEN + waves * stored_between(plan) * STORED
-    return BEGIN + cycles / BUSY_CLOCK + bytes_take + between + later * LONG_FLOP
+    return BEGIN + cycles / BUSY_CLOCK + bytes_take + between + later
 
 
 def alignment(K: int) -> int:
@@ -245,9 +249,9 @@ def holds_two(plan: Plan) -> bool:
     return plan.block_N <= WIDEST[plan.block_M][1]
 
 
-def stages(plan: Plan, shared: int) -> tuple[int, int]:
-    """Stages that fit in so many bytes beside two chunks of D, and columns of a chunk: 64 or 32 of 128 rows,
-    32 or 16 of more. It is the widest that leaves the most stages.
+def stages(plan: Plan, shared: int = SHARED) -> tuple[int, int]:
+    """Stages that fit in so many bytes of shared memory beside two chunks of D, and columns of a chunk: 64 or
+    32 of 128 rows, 32 or 16 of more. It is the widest that leaves the most stages.
     """
     tile = (plan.block_M + plan.block_N) * BLOCK_K * 2
     widths = (64, 32) if plan.block_M == 128 else (32, 16)

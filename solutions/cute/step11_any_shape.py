@@ -8,7 +8,6 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
 
 block_K = 64
-SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 
 
 def panels(tile, rows, columns, panel):
@@ -33,7 +32,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
     registers = (32, 160) if consumers == 3 else (24, 240)  # of producer and consumers
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
-    num_stages, epi_N = stages(plan, SHARED)  # columns of D that leave at a time, of two buffers
+    num_stages, epi_N = stages(plan)  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows of clusters, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
     rows, columns = -(-M // (block_M * down)), -(-N // (block_N * beside))
@@ -71,7 +70,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
         first = min(c * epi_N, block_N - epi_N)  # the last chunk may lie over the one before
         for i in cutlass.range_constexpr(epi_N // 16):
             for j in cutlass.range_constexpr(block_M // (64 * consumers)):
-                # a thread has two registers of each 8 columns, for the rows of one wgmma after another
+                # a thread has two registers for 8 columns, and one wgmma's rows after another's
                 at = j * block_N // 2 + (first + 16 * i) // 2
                 group = cute.make_tensor(out.iterator + at, cute.make_layout(8))
                 cute.copy(to_shared, group, out_dst[None, j, i, buffer])
@@ -226,7 +225,8 @@ def gemm(M, N, K, plan=None, sm_count=132):
             )
             for n in (block_N, epi_N)
         ]
-        kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma, mma_chunk).launch(
+        layouts = layout_A, layout_B, layout_D
+        kernel(load_A, A, load_B, B, store_D, D, *layouts, mma, mma_chunk).launch(
             grid=(num_ctas, 1, 1),
             block=(128 * (1 + consumers), 1, 1),
             cluster=(cluster, 1, 1),

@@ -4,7 +4,6 @@ import tilelang.language as T
 from course_utils.plans import choose, fitting, holds_two, require_addressable, stages
 
 block_K = 64
-SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 
 
@@ -18,7 +17,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
     down, beside = (1, cluster) if across else (cluster, 1)
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
     threads, registers = 128 * (1 + consumers), (32, 160) if consumers == 3 else (24, 240)
-    num_stages, epi_N = stages(plan, SHARED)  # columns of D that leave at a time, of two buffers
+    num_stages, epi_N = stages(plan)  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
     rows, columns = -(-M // (block_M * down)), -(-N // (block_N * beside))
@@ -26,7 +25,9 @@ def gemm(M, N, K, plan=None, sm_count=132):
     ### END SOLUTION
     work = rows, columns, num_ctas // cluster
     # a tile's D leaves under the next one, where there is one and registers hold both
-    overlap = rows * columns > num_ctas // cluster and holds_two(plan) and plan[:2] != (192, 192)
+    overlap = (
+        rows * columns > num_ctas // cluster and holds_two(plan) and plan[:2] != (192, 192)
+    )
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
     peel = min(chunks, k_tiles, 6) if overlap else 1
     of_A, of_B = {}, {}  # who gets what is loaded: all of a cluster, where they share it
@@ -81,9 +82,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
             m_last = T.alloc_var(T.int32, init=0)  # the tile before, which is still to leave
             n_last = T.alloc_var(T.int32, init=0)
             thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
-            tiles = T.PersistentTileScheduler(
-                *work, swizzle_size=panel, column_major=False
-            )
+            tiles = T.PersistentTileScheduler(*work, swizzle_size=panel, column_major=False)
             tiles.init(cta // cluster)
             operands, way = (acc, A_shared, B_shared, full), (out, D_shared, D)
 
