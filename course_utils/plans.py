@@ -27,21 +27,21 @@ L2 = 78  # bytes a cycle that L2 brings to an SM
 MOST = 1.5e12  # FLOP
 # Of ``powered``, fitted to recorded times, those above ``MOST`` and of ragged shapes too
 # (benchmarks/step11_fit.py says to how many, and how far it is off).
-BUSY_CLOCK = 1.86e9  # Hz that multiplying alone leaves
-BEGIN = 6.56e-6  # s
-BETWEEN = 6.7e-7  # s from a tile to the next one
+BUSY_CLOCK = 1.84e9  # Hz that multiplying alone leaves
+BEGIN = 6.59e-6  # s
+BETWEEN = 6.59e-7  # s from a tile to the next one
 # A row of a K tile lies in 4 sectors of 32 bytes, on one line or on two; or in 5 where rows begin amid one.
 # Bytes a cycle that L2 brings to an SM, and seconds for a byte, by which of the three:
 L2_SPEED = 78, 51, 38
-L2_BYTE = 1.81e-14  # s, or 12 pJ at 700 W, as counters say
-SPLIT_BYTE = 2.29e-14
-SECTOR_BYTE = 2.85e-14
-DRAM_BYTE = 4.98e-14  # s, or 32 pJ, as counters say
-STORED = 3.29e-11  # s that an SM stands still for an element of D that leaves between two tiles
-LONG_FLOP = 8.42e-17  # s more for each FLOP above ``MOST``,
-LONG_CLUSTER = 3.51e-17  # and in clusters of two
+L2_BYTE = 1.58e-14  # s, or 12 pJ at 700 W, as counters say
+SPLIT_BYTE = 1.98e-14
+SECTOR_BYTE = 2.57e-14
+DRAM_BYTE = 6.03e-14  # s, or 32 pJ, as counters say
+STORED = 2.86e-11  # s that an SM stands still for an element of D that leaves between two tiles
+LONG_FLOP = 8.64e-17  # s more for each FLOP above ``MOST``,
+LONG_CLUSTER = 3.33e-17  # and in clusters of two
 THIN = 1.05  # times a K tile takes with three stages, where its rows do not begin with a line
-NEAR = 1.01  # plans whose times differ by less are as good: the model is not better than that
+NEAR = 1.004  # plans whose times differ by less are as good: the model is not better than that
 
 
 class Plan(NamedTuple):
@@ -81,13 +81,9 @@ def seconds(M: int, N: int, K: int, plan: Plan) -> float:
 
     A K tile is multiplied while the next one is loaded, and takes as long as the slower of the two.
     """
-    M, N = covered(M, N, plan)
-    rows, columns = _clusters(M, N, plan)
-    clusters = rows * columns
-    waves = -(-clusters // (plan.num_ctas // plan.cluster))
     lines = _lines(K, plan)
     k_tile = max(_multiply(plan), lines * LINE_BYTES / L2) + lines * ROW
-    return (LAUNCH + waves * (-(-K // BLOCK_K) * k_tile + TURN)) / CLOCK
+    return (LAUNCH + waves(M, N, plan) * (-(-K // BLOCK_K) * k_tile + TURN)) / CLOCK
 
 
 def powered(M: int, N: int, K: int, plan: Plan) -> float:
@@ -96,17 +92,26 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     A launch runs at the power limit, and the clock is what energy leaves. So a byte that L2 or DRAM brings
     takes time wherever it comes in time, and a wave that is not full takes less than one that is.
     """
-    rows, columns = _clusters(*covered(M, N, plan), plan)
-    waves = -(-rows * columns // (plan.num_ctas // plan.cluster))
-    kind = alignment(K)
-    load = _rows(plan) * LINE_BYTES / L2_SPEED[kind]
-    waits = THIN if kind and stages(plan)[0] <= 3 else 1
-    cycles = waves * -(-K // BLOCK_K) * max(_multiply(plan), load) * waits
+    kind, turns = alignment(K), waves(M, N, plan)
     later = max(0.0, 2.0 * M * N * K - MOST) * (LONG_FLOP + LONG_CLUSTER * (plan.cluster - 1))
     loaded, fetched = traffic(M, N, K, plan)
     bytes_take = loaded * (L2_BYTE, SPLIT_BYTE, SECTOR_BYTE)[kind] + fetched * DRAM_BYTE
-    between = (waves - 1) * BETWEEN + waves * stored_between(plan) * STORED
-    return BEGIN + cycles / BUSY_CLOCK + bytes_take + between + later
+    between = (turns - 1) * BETWEEN + turns * stored_between(plan) * STORED
+    return BEGIN + busy_cycles(M, N, K, plan) / BUSY_CLOCK + bytes_take + between + later
+
+
+def waves(M: int, N: int, plan: Plan) -> int:
+    """How many tiles the busiest CTA computes."""
+    rows, columns = _clusters(*covered(M, N, plan), plan)
+    return -(-rows * columns // (plan.num_ctas // plan.cluster))
+
+
+def busy_cycles(M: int, N: int, K: int, plan: Plan) -> float:
+    """Cycles of the busiest CTA's K tiles: each is multiplied, or loaded where that takes longer."""
+    kind = alignment(K)
+    load = _rows(plan) * LINE_BYTES / L2_SPEED[kind]
+    waits = THIN if kind and stages(plan)[0] <= 3 else 1
+    return waves(M, N, plan) * -(-K // BLOCK_K) * max(_multiply(plan), load) * waits
 
 
 def alignment(K: int) -> int:
@@ -215,14 +220,16 @@ def plan_of(entry: dict) -> Plan | None:
     if other or not entry["timing"] or entry["mode"] != "burst":
         return None
     plan = of_fields(fields)
-    return plan if had_overlap(fields) == holds_two(plan) else None
+    # chunks of D were wider, so that tiles of 256 rows had three stages
+    fewer = "across" not in fields and plan.block_M == 256 and stages(plan)[0] > 3
+    return plan if had_overlap(fields) == holds_two(plan) and not fewer else None
 
 
 def of_fields(fields: dict) -> Plan:
     """The plan of an entry's fields, old or new; its kernel may have been another than step 11's."""
     cluster = fields.get("cluster") or fields["cluster_M"]
-    swapped = fields.get("swapped", False)
-    return Plan(fields["block_M"], fields["block_N"], cluster, fields["num_ctas"], fields["panel"], swapped)
+    new = fields.get("swapped", False), fields.get("across", False)
+    return Plan(fields["block_M"], fields["block_N"], cluster, fields["num_ctas"], fields["panel"], *new)
 
 
 def had_overlap(fields: dict) -> bool:

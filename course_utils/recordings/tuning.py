@@ -152,7 +152,9 @@ def line(entry: dict) -> str:
 
 def name(plan: Plan) -> str:
     """A plan in words."""
-    cluster = "clusters of 2" if plan.cluster == 2 else "no clusters"
+    cluster = "no clusters"
+    if plan.cluster == 2:
+        cluster = "clusters of 2 side by side" if plan.across else "clusters of 2"
     words = f"{plan.block_M} x {plan.block_N}, {cluster}, {plan.num_ctas} CTAs, panels of {plan.panel}"
     return f"{words}, A and B swapped" if plan.swapped else words
 
