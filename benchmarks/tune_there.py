@@ -141,7 +141,7 @@ def pack(folder: Path, kernels: list[Wanted]) -> None:
 
 def record(path: Path, folder: Path) -> None:
     """Put what came back into ``folder``: shapes of ``peers`` as a new run of step11.json, the drawn ones and
-    the names of cuBLAS's kernels as ragged.json. Raises MeasuredError.
+    the names of cuBLAS's kernels as ragged.json, and what inputs change as inputs.json. Raises MeasuredError.
     """
     from course_utils.plans import Plan, choose
     from course_utils.recordings import model
@@ -151,7 +151,7 @@ def record(path: Path, folder: Path) -> None:
     run = max(entry.get("run", 1) for entry in step_11["entries"]) + 1
     for entry in found["entries"]:
         if not entry["drawn"]:
-            taken = Plan(**entry["plan"]) == choose(*entry["size"])
+            taken = Plan(**entry["plan"]) == choose(*entry["size"], dsl=entry["dsl"])
             name = f"chosen: {entry['name']}" if taken else entry["name"]
             step_11["entries"].append({**entry, "name": name, "run": run})
     where = found["provenance"]
@@ -159,6 +159,8 @@ def record(path: Path, folder: Path) -> None:
     if where["date"] not in step_11["provenance"]["date"]:
         step_11["provenance"]["date"] += f" and {where['date']}"
     drawn_ones = [entry for entry in found["entries"] if entry["drawn"]]
+    if inputs := found.pop("inputs", []):
+        model.write(folder / "inputs.json", {"provenance": where, "entries": inputs})
     model.write(folder / "step11.json", step_11)
     model.write(folder / "ragged.json", {**found, "entries": drawn_ones})
     print(f"run {run} of step11.json: {len(found['entries']) - len(drawn_ones)} plans", end="; ")

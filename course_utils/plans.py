@@ -195,7 +195,8 @@ class Timed(NamedTuple):
 
 
 def recorded(path: Path = RECORDED) -> list[Timed]:
-    """What was recorded of the plans that ``plans`` has, whatever their panel, below ``MOST`` FLOP.
+    """What was recorded of the plans that ``plans`` has, whatever their panel, below ``MOST`` FLOP. Swapped
+    roles and clusters that share A are left out: the model that a learner writes knows neither.
 
     Raises OSError, and ValueError or KeyError where the file is no record of plans.
     """
@@ -203,7 +204,9 @@ def recorded(path: Path = RECORDED) -> list[Timed]:
     found: dict[tuple, float] = {}
     for entry in json.loads(path.read_text())["entries"]:
         size, plan = tuple(entry["size"]), plan_of(entry)
-        if plan is None or plan[:4] not in tiles or 2 * size[0] * size[1] * size[2] >= MOST:
+        if plan is None or plan[:4] not in tiles or plan.swapped or plan.across:
+            continue
+        if 2 * size[0] * size[1] * size[2] >= MOST:
             continue
         key, time = (size, plan), entry["timing"]["seconds"]
         found[key] = min(time, found.get(key, time))

@@ -28,14 +28,15 @@ def test_the_model_knows_the_recorded_times() -> None:
 
 def test_the_exercise_is_the_same_model() -> None:
     solution = load_module(SOLUTIONS / "plan" / "plan11_model.py")
+    plain = [plan for plan in plans.plans() if not plan.swapped and not plan.across]
     for size in SHAPES.values():
-        told = [solution.seconds(*size, plan) for plan in plans.plans()]
-        assert told == pytest.approx([plans.seconds(*size, plan) for plan in plans.plans()])
+        told = [solution.seconds(*size, plan) for plan in plain]
+        assert told == pytest.approx([plans.seconds(*size, plan) for plan in plain])
 
 
 def test_the_second_models_constants_are_those_of_the_fit() -> None:
     found = step11_fit.fit_powered(ALL)
-    assert len(ALL) == 347
+    assert len(ALL) == 550
     for name, value in found.items():
         assert getattr(plans, name) == pytest.approx(value, rel=0.02), name
     for point in ALL[::10]:
@@ -46,7 +47,7 @@ def test_the_second_models_constants_are_those_of_the_fit() -> None:
 def test_energy_makes_the_model_better_at_shapes_it_was_not_fitted_to() -> None:
     errors = step11_fit.held_out(ALL)
     without = np.array([plans.seconds(*p.size, p.plan) / p.seconds - 1 for p in ALL])
-    assert np.sqrt((errors**2).mean()) < 0.017 < 0.027 < np.sqrt((without**2).mean())
+    assert np.sqrt((errors**2).mean()) < 0.02 < 0.03 < np.sqrt((without**2).mean())
     assert step11_fit.within(ALL, errors) < 0.9 * step11_fit.within(ALL, without)
 
 
@@ -84,9 +85,9 @@ def test_the_plan_it_chooses_is_the_best_recorded_or_nearly(dsl: str) -> None:
     [
         ((4096, 4096, 4096), (128, 256, 2, 128)),  # four full waves
         ((4104, 4104, 4104), (192, 176, 2, 132)),  # 11 x 24 clusters are four waves of 66
-        ((8192, 2304, 5120), (256, 192, 1, 128)),
+        ((8192, 2304, 5120), (256, 192, 2, 128)),
         ((16384, 16384, 16384), (256, 192, 1, 132)),  # fewer bytes for each FLOP
-        ((8200, 2312, 5128), (128, 240, 2, 132)),  # 33 x 10 clusters are five waves of 66
+        ((8200, 2312, 5128), (128, 232, 2, 132)),  # 33 x 10 clusters are five waves of 66
     ],
 )
 def test_the_tile_fits_the_size(size: tuple, tile: tuple) -> None:
