@@ -129,6 +129,30 @@ class TensorMap:
         )
 
 
+@dataclass(frozen=True)
+class PixelMap(TensorMap):
+    """One im2col tensor map: ``cuTensorMapEncodeIm2col``. ``dims`` are C, W, (H, (D,)) and N. Its ``box`` is
+    (channelsPerPixel, pixelsPerColumn); ``lower`` and ``upper`` are the corners of the pixels' bounding box,
+    W first.
+    """
+
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+
+    @property
+    def channels(self) -> int:
+        return self.box[0]
+
+    @property
+    def pixels(self) -> int:
+        return self.box[1]
+
+    @property
+    def box_bytes(self) -> int:
+        """As ``TensorMap.box_bytes``."""
+        return ELEMENT_BYTES[self.data_type] * self.channels * self.pixels
+
+
 class ArtifactError(ValueError):
     """The bytes are not an Artifact that this release of the course can read."""
 
@@ -330,8 +354,10 @@ class Artifact:
 
     @property
     def has_problem(self) -> bool:
-        """Could its tensors be those of a product? A kernel of anybody's may take others."""
-        return bool(self.tensors) and len(self.tensors[-1].shape) == 2 and len(self.tensors[0].shape) > 0
+        """Could its tensors be those of a product, or of a batch of them? A kernel of anybody's may take
+        others.
+        """
+        return bool(self.tensors) and len(self.tensors[-1].shape) in (2, 3) and len(self.tensors[0].shape) > 0
 
     @property
     def problem(self) -> tuple[int, int, int]:
@@ -405,5 +431,5 @@ def _parameter(fields: dict[str, Any]) -> Parameter:
         values: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in tensor_map.items()
         }
-        tensor_map = TensorMap(**values)
+        tensor_map = (PixelMap if "lower" in values else TensorMap)(**values)
     return Parameter(**{**fields, "tensor_map": tensor_map})

@@ -12,6 +12,7 @@ from math import log, sqrt
 from typing import TYPE_CHECKING
 
 from course_utils.artifact import Tensor
+from course_utils.chips import HOME, Chip
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -83,6 +84,31 @@ def require_attention(
             f"apart, and strides are multiples of 16 bytes. The nearest one is {2 * legal_stride} bytes: "
             f"pad rows to {legal_stride} elements"
         )
+
+
+def cycles(queries: int, keys: int, D: int, chip: Chip = HOME) -> tuple[float, float]:
+    """Cycles of an SM for both products of a tile of scores, a multiply-add as 2 FLOP, and for its
+    exponentials.
+
+    Raises ValueError for a chip whose rates are not in the table of chips.
+    """
+    if not chip.flop_per_clock or not chip.exp2_per_clock:
+        raise ValueError(f"{chip.name}: its FLOP or its exponentials per clock are not in the table of chips")
+    return 4 * queries * keys * D / chip.flop_per_clock, queries * keys / chip.exp2_per_clock
+
+
+def visible(
+    m: int, block_M: int, block_N: int, sequence_q: int, sequence_k: int, causal: bool = True
+) -> tuple[int, int, int]:
+    """Of query tile ``m``: tiles of keys that there are, those that some of its queries see, and those that
+    all of them see.
+    """
+    tiles, later = -(-sequence_k // block_N), sequence_k - sequence_q
+    if not causal:
+        return tiles, tiles, sequence_k // block_N
+    end = min(max(min((m + 1) * block_M, sequence_q) + later, 0), sequence_k)
+    whole = max(min(m * block_M + later + 1, sequence_k), 0)
+    return tiles, -(-end // block_N), whole // block_N
 
 
 def draw(causal: bool) -> Callable[..., Values]:

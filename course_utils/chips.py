@@ -22,8 +22,9 @@ class Chip:
     own. ``registers`` are an SM's, ``thread_registers`` the most of a thread. ``swizzles`` is how many of
     ``artifact.SWIZZLES`` its driver takes.
     ``flop_per_clock`` is of one SM, dense fp16, and ``peak_tflops`` of the chip; ``clock`` is what follows
-    from both, in Hz. ``tensor_memory`` is lanes and columns of 32 bits. ``units`` are the engines that not
-    every chip has. What nobody has said is 0.
+    from both, in Hz. ``exp2_per_clock`` is how many results of ``ex2`` an SM has per clock. ``tensor_memory``
+    is lanes and columns of 32 bits. ``units`` are the engines that not every chip has. What nobody has said
+    is 0.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Chip:
     swizzles: int = 7
     flop_per_clock: int = 0
     peak_tflops: float = 0.0
+    exp2_per_clock: int = 0
     tensor_memory: tuple[int, int] = (0, 0)
     units: tuple[str, ...] = ()
 
@@ -92,6 +94,8 @@ def _hopper(name: str, sms: int, peak_tflops: float = 0.0) -> Chip:
         swizzles=4,  # up to 128B; observed on H200, driver 580
         flop_per_clock=4096,  # by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s of 132 SMs at 1,830 MHz
         peak_tflops=peak_tflops,
+        # CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions, compute capability 9.0
+        exp2_per_clock=16,
         units=("wgmma",),
     )
 

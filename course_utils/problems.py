@@ -117,6 +117,12 @@ def _multiply(A: Values, B: Values, D: Values) -> None:
     torch.matmul(A, B.T, out=D)
 
 
+def _batched(A: Values, B: Values, D: Values) -> None:
+    import torch
+
+    torch.bmm(A, B.mT, out=D)
+
+
 def _bias(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     A, B, D = _gemm(M, N, K)
     return A, B, half("bias", N), D
@@ -422,6 +428,17 @@ PROBLEMS = {
             ),
             beside=lambda A, B, offsets, D: _multiply(A, B[0], D),  # as many operations in one GEMM
             timed=lambda A, B, offsets: _by_group(lambda rows, g: rows @ B[g].T, A, offsets),
+        ),
+        Problem(
+            "batch",
+            lambda batch, M, N, K: (half("A", batch, M, K), half("B", batch, N, K), half("D", batch, M, N)),
+            lambda A, B: (product(A, B),),
+            takes="batch, M, N, K",
+            mistaken=(
+                ("first-matrix-of-A", lambda A, B: product(A[:1].expand_as(A), B)),
+                ("first-matrix-of-B", lambda A, B: product(A, B[:1].expand_as(B))),
+            ),
+            beside=_batched,
         ),
         Problem(
             "fp8 with scales",

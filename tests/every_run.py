@@ -65,6 +65,10 @@ EVERY_RUN: dict[str, set[str]] = {
         "slice_of_the_cta cute",
         "swizzle_span tilelang",
     },
+    "solutions/test_attention.py::test_the_card_of_a_planted_fault_is_true_and_at_the_line": {
+        "a1 tilelang a1_no_rescale",
+        "a1b cute a1b_early_V",
+    },
     "solutions/test_attention.py::test_a_rung_is_right_where_queries_see_none_some_or_all_keys_of_a_tile": {
         "a1b_ring-tilelang",
         "a2b_overlap-cute",

@@ -465,6 +465,12 @@ def test_recorded_fp8_sums_are_those_of_the_file():
     assert re.search(r"^8,192 +0\.205% +0\.013%", text, re.M)
 
 
+def test_recorded_fp8_products_are_those_of_the_file():
+    _, text, _ = shown(notebook.recorded_fp8_products)
+    assert re.search(r"^CuTe DSL +4,096 +by blocks +949 +1149 +0\.825", text, re.M)
+    assert re.search(r"^TileLang +8,192 +one scale +940 +1458 +0\.645", text, re.M)
+
+
 def test_a_driver_is_asked_where_there_is_one(monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: (None, "none here"))
     assert "No driver to ask: none here." in shown(notebook.ask_driver, [])[1]

@@ -15,6 +15,7 @@ from course_utils.problems import GROUP_ROWS, PROBLEMS, SCALED
 from course_utils.run import reference, trial
 
 SIZES = {"M, N, K": (1024, 256, 256), "M, N": (32, 256), "*shape": (4, 8, 16)}
+SIZES["batch, M, N, K"] = (3, 200, 256, 256)
 SIZES["batch, sequence_q, sequence_k, heads, kv_heads, D"] = (2, 40, 72, 6, 2, 96)
 ATTENTION = [kind for kind in PROBLEMS if "attention" in kind]
 
@@ -39,6 +40,8 @@ def right(kind, tensors):
         blocks = torch.einsum("mbk,nbk->bmn", A, B).unflatten(2, (-1, SCALED))
         scales = torch.einsum("mb,nb->bmn", wide["scale_A"], wide["scale_B"])
         return {"D": (blocks * scales[..., None]).sum(0).flatten(1)}
+    if kind == "batch":
+        return {"D": torch.einsum("bmk,bnk->bmn", wide["A"], wide["B"])}
     if PROBLEMS[kind].any_shape:
         return {"Y": tensors["X"]}
     if kind == "softmax of rows":

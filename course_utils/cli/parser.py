@@ -104,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
         "step",
         metavar="STEP|FILE",
         type=_id_or_file,
-        help="step01 ... step11, task05a ... task10d, t1 ... t6, plan11; with --against, a file",
+        help="step01 ... step11, task05a ... task10e, t1 ... t6, plan11; with --against, a file",
     )
     _add_against(add)
     add("--dsl", choices=DSLS, help=IN)

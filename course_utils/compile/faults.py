@@ -108,6 +108,9 @@ def read(path: Path) -> list[Fault]:
 
 
 def kernels(dsl: str, of: str = "step") -> dict[str, Fault]:
-    """The wrong kernels of steps, or of tasks (``of="task"``), in one language, by name."""
-    found = {one.name: one for one in table() if one.what and one.dsl == dsl and one.step.startswith(of)}
+    """The wrong kernels of the steps on Hopper, of others (``of`` begins their id: "task", "b"), or of all
+    (``of=""``), in one language, by name.
+    """
+    faults = (*table(), *blackwell())
+    found = {one.name: one for one in faults if one.what and one.dsl == dsl and one.step.startswith(of)}
     return dict(sorted(found.items()))

@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from course_utils.artifact import Artifact, Parameter, Resources, Tensor
+from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.tilelang import HEADERS, _include_dirs, ahead, launch_of, tensor_map_of
+from course_utils.compile.tilelang import (
+    HEADERS,
+    _include_dirs,
+    ahead,
+    launch_of,
+    pixel_map_of,
+    tensor_map_of,
+)
 
 
 class _Unknown(Exception):
@@ -148,9 +155,9 @@ class _Host:
         callee = _packed(node)
         args = list(node.args[1:])
         if callee == "__tvm_tensormap_create_tiled":
-            made = tensor_map_of(args, self.number)
-            name = self._tensor_name(args[3])
-            self.maps[hash(args[0])] = Parameter("tensor_map", tensor=name, tensor_map=made)
+            self._map(args, tensor_map_of(args, self.number))
+        elif callee == "__tvm_tensormap_create_im2col":
+            self._map(args, pixel_map_of(args, self.number))
         elif callee in self.kernels:
             launch, given = launch_of(self.kernels[callee], args, self.number)
             self.launched.append(launch | {"parameters": tuple(map(self._parameter, given))})
@@ -158,6 +165,10 @@ class _Host:
             raise CompileError(
                 "lower", f"the program uses {callee.removeprefix('__tvm_')}, which is not read"
             )
+
+    def _map(self, args: list[Any], made: TensorMap) -> None:
+        made_of = self._tensor_name(args[3])
+        self.maps[hash(args[0])] = Parameter("tensor_map", tensor=made_of, tensor_map=made)
 
     def _tensor_name(self, variable: Any) -> str:
         name = str(getattr(variable, "name", variable))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils import artifact
-from course_utils.artifact import Artifact, Parameter, Place, Resources, Tensor, TensorMap
+from course_utils.artifact import Artifact, Parameter, PixelMap, Place, Resources, Tensor, TensorMap
 from course_utils.chips import HOME, Chip
 from course_utils.compile import cache, copy_errors, lines, nvrtc, operands
 from course_utils.compile.compiler_messages import explained, refused
@@ -488,6 +488,19 @@ def tensor_map_of(args: list[Any], number: Callable[[Any, str], int]) -> TensorM
     dims, strides, box, steps = (tuple(numbers[i * count : (i + 1) * count]) for i in range(4))
     # TileLang passes the innermost stride too, in bytes; the driver call leaves it out
     return TensorMap(number(data_type, "a data type"), dims, strides[1:], box, steps, *numbers[4 * count :])
+
+
+def pixel_map_of(args: list[Any], number: Callable[[Any, str], int]) -> PixelMap:
+    """Of the arguments of ``__tvm_tensormap_create_im2col``, as ``tensor_map_of``."""
+    _, data_type, rank, _, *rest = args
+    count = number(rank, "a rank")
+    numbers = [number(value, "a field of a tensor map") for value in rest]
+    dims, strides, steps = (tuple(numbers[i * count : (i + 1) * count]) for i in range(3))
+    at, spatial = 3 * count, count - 2
+    lower, upper = (tuple(numbers[at + i * spatial : at + (i + 1) * spatial]) for i in range(2))
+    pixels, channels, *codes = numbers[at + 2 * spatial :]
+    kind, box, (interleave, swizzle, l2, fill) = number(data_type, "a data type"), (channels, pixels), codes
+    return PixelMap(kind, dims, strides[1:], box, steps, interleave, swizzle, l2, fill, lower, upper)
 
 
 def _constant(value: Any, what: str) -> int:

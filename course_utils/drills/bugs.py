@@ -46,7 +46,12 @@ class Bug:
     def head(self) -> str:
         """Which fault of which kernel this is."""
         name = steps.DSL_NAMES[self.fault.dsl]
-        return f"Bug {self.number} of {self.count}: step {int(self.notebook)} in {name}, with one fault."
+        return f"Bug {self.number} of {self.count}: {self.kernel} in {name}, with one fault."
+
+    @property
+    def kernel(self) -> str:
+        """What the kernel is called: "step 8", "a1b"."""
+        return _kernel(self.fault.step.removeprefix("step"))
 
     def line(self) -> Question:
         """The question for a line."""
@@ -64,10 +69,16 @@ class Bug:
 
 def drawn(notebook: str, dsl: str, number: int, whose: int) -> Bug:
     """A notebook's bug, from 1; after the last one the first comes again. ``whose``: the learner's number."""
-    pool = faults.pool(f"step{notebook}", dsl)
+    pool = _pool(notebook, dsl)
     Random(f"bug {notebook} {dsl} {whose}").shuffle(pool)
     place = (number - 1) % len(pool)
     return Bug(notebook, place + 1, len(pool), pool[place])
+
+
+def _pool(notebook: str, dsl: str) -> list[Fault]:
+    """The faults of a notebook's exercises, in the order of its exercises."""
+    there = dict.fromkeys(fault.step for fault in faults.planted())
+    return [one for step in there if steps.notebook_of(step) == notebook for one in faults.pool(step, dsl)]
 
 
 @in_words("The bug cannot be shown")
@@ -82,17 +93,17 @@ def find_the_bug(
     """Show a kernel with one planted fault, and ask for its line and for what a GPU does with it. Raises
     nothing.
 
-    ``notebook`` is "04" to "10". ``dsl`` is "tilelang" or "cute"; without it, the one that you do. ``number``
-    takes another of the notebook's faults. ``line`` and ``outcome`` answer in plain Python. ``show`` shows it
-    before your own kernel has half of the step's points.
+    ``notebook`` is "04" to "10", "b01" and so on, or "a1". ``dsl`` is "tilelang" or "cute"; without it, the
+    one that you do. ``number`` takes another of the notebook's faults. ``line`` and ``outcome`` answer in
+    plain Python. ``show`` shows it before your own kernel has half of the step's points.
     """
     name, one = _notebook(notebook), _number(number)
     if learner.on_a_page():
-        text = f"Step {int(name)}'s kernel, with one planted fault: run this cell to look for it."
+        text = f"The kernel of {_kernel(name)}, with one planted fault: run this cell to look for it."
         display(words(text))
         return
     bug = drawn(name, _dsl(name, dsl), one, learner.number())
-    if not show and bug.fault.dsl not in solved(name) and line is None:
+    if not show and bug.fault.dsl not in solved(bug.fault.step) and line is None:
         display(words(_closed(bug)))
     elif line is None and outcome is None:
         if not form(lambda widgets: Form(bug, widgets).box, lambda: str(asked(bug))):
@@ -105,11 +116,16 @@ def find_the_bug(
 def _notebook(name: object) -> str:
     """ "08" for "08", "8", 8 or "08_deeper_pipeline". Raises AnswerError."""
     text = str(name).partition("_")[0].strip().zfill(2) if type(name) in (int, str) else ""
-    there = sorted({fault.step.removeprefix("step") for fault in faults.planted()})
+    there = sorted({steps.notebook_of(fault.step) for fault in faults.planted()})
     if text not in there:
-        some = f'Notebooks {there[0]} to {there[-1]} have some: find_the_bug("08").'
+        some = f'These notebooks have some: {", ".join(there)}. Call find_the_bug("08").'
         raise AnswerError(f"There are no bugs for {name!r}. {some}")
     return text
+
+
+def _kernel(name: str) -> str:
+    """ "step 8" of "08", "b05" of "b05", and so of a case: "a1b" of "a1b"."""
+    return f"step {int(name)}" if name.isdecimal() else name
 
 
 def _number(number: object) -> int:
@@ -122,16 +138,17 @@ def _dsl(notebook: str, dsl: object) -> str:
     """The language asked for, else the only one that is solved or not folded away. Raises AnswerError."""
     if dsl is None:
         there = notebooks(Path()).get(notebook, f"{notebook}.ipynb")
-        own = solved(notebook)
+        of = dict.fromkeys(f.step for f in faults.planted() if steps.notebook_of(f.step) == notebook)
+        own = [one for one in steps.DSL_NAMES if any(one in solved(step) for step in of)]
         return own[0] if len(own) == 1 else tracks.kept(Path(there))[0]
     if not isinstance(dsl, str) or dsl not in steps.DSL_NAMES:
         raise AnswerError(f'There is no language {dsl!r} here: "tilelang" or "cute".')
     return dsl
 
 
-def solved(notebook: str) -> list[str]:
+def solved(step: str) -> list[str]:
     """The languages in which the learner has half of a step's points."""
-    step, read = f"step{notebook}", progress.read()
+    read = progress.read()
     found = {dsl: progress.find(read, step, dsl) for dsl in steps.DSL_NAMES}
     half = steps.points_of(step) / 2
     return [dsl for dsl, entry in found.items() if entry and entry["points"] >= half]
@@ -140,8 +157,8 @@ def solved(notebook: str) -> list[str]:
 def _closed(bug: Bug) -> str:
     name = steps.DSL_NAMES[bug.fault.dsl]
     return (
-        f"A part of step {int(bug.notebook)}'s solution in {name} stands here, with one fault. It shows once "
-        f"your own kernel has half of the points. {bug.call(', show=True')} shows it now."
+        f"A part of the solution of {bug.kernel} in {name} stands here, with one fault. It shows "
+        f"once your own kernel has half of the points. {bug.call(', show=True')} shows it now."
     )
 
 
@@ -193,7 +210,7 @@ def answered(bug: Bug, line: int, outcome: int) -> Shown:
     ]
     says, repaired = _says(bug.fault), "\n".join(_repaired(part) for part in parts)
     following = Bug(bug.notebook, bug.number % bug.count + 1, bug.count, bug.fault)
-    more = following.call("" if bug.fault.dsl in solved(bug.notebook) else ", show=True")
+    more = following.call("" if bug.fault.dsl in solved(bug.fault.step) else ", show=True")
     text = "\n".join([*told, says, "Repaired:", repaired, f"Another: {more}"])
 
     def markup() -> str:

@@ -17,6 +17,8 @@ from course_utils.drills import (
     paths,
     plans,
     ring,
+    softmax,
+    tensor_memory,
     tiles,
 )
 from course_utils.drills.question import Question
@@ -87,6 +89,26 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "t6": (
         heads.row_stride, heads.head_of_K, heads.boxes_of_row, heads.who_stores, heads.past_the_end,
         heads.swap_proves,
+    ),
+    "b01": (
+        tensor_memory.lane_of, tensor_memory.warp_reads, tensor_memory.allocation, tensor_memory.mma_count,
+        order.told(order.THROUGH_TMEM),
+    ),
+    "b02": (
+        tensor_memory.commit_covers, tensor_memory.commit_parity, tensor_memory.reader_of,
+        tensor_memory.legal_shape,
+    ),
+    "b03": (tensor_memory.ctas_with_columns, tensor_memory.address_of, tiles.cta_rows, tiles.owner),
+    "b04": (
+        barriers.expected_bytes, tensor_memory.arrivals, tensor_memory.commit_parity,
+        order.told(order.OUT_OF_TMEM),
+    ),
+    "b05": (
+        tensor_memory.freed_by, tensor_memory.commits_of, ring.stage_and_parity, barriers.first_waits,
+    ),
+    "a1": (
+        softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
+        softmax.stages_of_both, softmax.released,
     ),
 }
 # fmt: on

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from course_utils.compile.faults import Fault, table
+from course_utils.compile.faults import Fault, blackwell, table
 from course_utils.compile.load import BEGIN, END, solution_path
 
 RECORDED = Path(__file__).with_name("recorded.json")
@@ -121,7 +121,7 @@ def _told(lines: list[str], last: int) -> int:
 @cache
 def planted() -> tuple[Fault, ...]:
     """The faults that ``find_the_bug`` draws from. Raises CompileError where the checkout has none."""
-    return tuple(fault for fault in table() if fault.drill)
+    return tuple(fault for fault in (*table(), *blackwell()) if fault.drill)
 
 
 def pool(step: str, dsl: str) -> list[Fault]:

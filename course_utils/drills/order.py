@@ -21,6 +21,32 @@ IN = (
     ),
     "Write, fence, meet; multiply, commit, wait; only then read.",
 )
+THROUGH_TMEM = (
+    "Tensor memory in a kernel of one tile.",
+    (
+        ("one warp allocates columns", "an MMA needs the address that the allocation stores."),
+        ("one thread issues the MMAs", "a commit covers only what its thread has issued before."),
+        ("the same thread commits", "the commit's arrival completes the phase that the wait is for."),
+        ("all threads wait on the mbarrier", "nothing orders an MMA before tcgen05.ld but its commit."),
+        ("tcgen05.ld in every warp", "a warp may still read its lanes: all have to meet first."),
+        ("the CTA's barrier", "dealloc takes the columns from every warp."),
+        ("one warp deallocates", ""),
+    ),
+    "Allocate, multiply, commit, wait, read, meet, free.",
+)
+OUT_OF_TMEM = (
+    "An accumulator in tensor memory, and TMA stores it.",
+    (
+        ("the wait for the commit", "nothing orders an MMA before tcgen05.ld but its commit."),
+        ("tcgen05.ld to registers", "a thread rounds what it has read."),
+        ("fp16 into D_shared", "a fence makes visible what was written before it."),
+        ("fence.proxy.async by each writer", "after the barrier every thread has written and fenced."),
+        ("the CTA's barrier", "TMA reads what all threads wrote."),
+        ("one thread stores and commits the group", "there is no group to wait for before it is closed."),
+        ("wait_group", ""),
+    ),
+    "Wait, read, write, fence, meet; one stores and waits.",
+)
 ROUND = (
     "One round of a loop over K, tiles copied by threads.",
     (
@@ -159,6 +185,20 @@ COPY = (
         ("wait_group", ""),
     ),
     "Expect, load, land, wait, store, commit. No fence: TMA wrote S and TMA reads it.",
+)
+
+
+TWO_PRODUCTS = (
+    "One round of attention in one warpgroup: S of tile n, and P of tile n - 1 is ready.",
+    (
+        ("issue S of tile n", "S is issued first, so that it is over first."),
+        ("issue O += P V of tile n - 1", "groups are waited for once both are issued."),
+        ("wait_group 1", "S may still be written before."),
+        ("softmax of tile n", "the wait for O comes late, so that P V runs under the softmax."),
+        ("wait_group 0", "P V still reads P and writes O."),
+        ("rescale O, write P", ""),
+    ),
+    "Two groups in flight, S in front: its softmax runs while P V is multiplied.",
 )
 
 

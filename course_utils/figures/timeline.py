@@ -17,14 +17,15 @@ from matplotlib.patches import FancyArrowPatch, Patch
 
 from course_utils.figures.picture import Picture
 from course_utils.figures.theme import CARD, GREY, INK, LANE, RED, STYLE, WORK
-from course_utils.run.emulator.explain.timeline import COPY
+from course_utils.run.emulator.explain.timeline import COLUMNS, COPY, MMA, UNITS
 
 if TYPE_CHECKING:
     from course_utils.run.emulator import Emulation
     from course_utils.run.emulator.explain.timeline import Span
 
-COLOURS = {COPY: WORK["TMA load"], **WORK}
-ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, COPY: 2, "TMA store": 2}  # of a lane, from below
+COLOURS = {COPY: WORK["TMA load"], **WORK, MMA: WORK["wgmma"], COLUMNS: GREY}
+# of a lane, from below
+ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, COPY: 2, "TMA store": 2, MMA: 1, COLUMNS: 1}
 ROW = 0.26  # its height in lanes,
 BAR = 0.86 * ROW  # and that of what is drawn in it
 EDGES = 80  # waits whose arrivals are drawn; more would hide each other
@@ -32,13 +33,15 @@ EDGES = 80  # waits whose arrivals are drawn; more would hide each other
 
 @dataclass(frozen=True)
 class Lane:
-    """One role of one CTA: the producer warp, or a warpgroup of consumers."""
+    """One role of one CTA: the producer warp, or a warpgroup of consumers; or one of its units."""
 
     cta: int
     warpgroup: int
     role: str
 
     def __str__(self) -> str:
+        if self.role in UNITS:
+            return f"CTA {self.cta}, {self.role}"
         return (
             f"CTA {self.cta}, {self.role or 'warps'} ({'warp' if self.role == 'producer' else 'warpgroup'} "
             f"{self.warpgroup if self.role != 'producer' else self.warpgroup * 4})"
@@ -126,7 +129,11 @@ def _lanes(emulation: Emulation, spans: list[Span], ctas: Sequence[int]) -> Lane
         for row in _stuck(emulation)
         if row["cta"] in ctas and row["role"]
     }
-    ordered = sorted(found, key=lambda lane: (lane.cta, lane.role != "producer", lane.warpgroup))
+    order = ["producer", "", *UNITS]  # any other role is like none
+    ordered = sorted(
+        found,
+        key=lambda lane: (lane.cta, order.index(lane.role if lane.role in order else ""), lane.warpgroup),
+    )
     return {lane: len(ordered) - 1 - place for place, lane in enumerate(ordered)}
 
 
@@ -146,7 +153,10 @@ def _draw_lanes(axes: Axes, lanes: Lanes, roles: bool) -> None:
     for y in lanes.values():
         axes.axhspan(y + 0.04, y + 0.96, color=LANE, lw=0, zorder=0)
     axes.set_ylim(0, max(len(lanes), 1))
-    names = [str(lane) if roles else f"CTA {lane.cta}, warpgroup {lane.warpgroup}" for lane in lanes]
+    names = [
+        str(lane) if roles or lane.role in UNITS else f"CTA {lane.cta}, warpgroup {lane.warpgroup}"
+        for lane in lanes
+    ]
     axes.set_yticks([y + 0.5 for y in lanes.values()], names)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

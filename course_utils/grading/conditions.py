@@ -436,12 +436,6 @@ CONDITIONS = {
         lambda r, a: _is("threads", lines.one(LAUNCH, a), threads=a.threads),
         run="sums of two consumers",
     ),
-    "rank-4 maps": Condition(
-        "rank-4 tensor maps, a size and a stride for each dimension<: merged dimensions lose the edge "
-        "between them>",
-        lambda r, a: not _other_layout(a),
-        lambda r, a: _other_layout(a) or _is("none"),
-    ),
     "exact maps": Condition(
         "tensor maps as large as A, B and D<: TMA clips a tile where its map ends, and nowhere else>",
         lambda r, a: not _other_map(a),
@@ -453,6 +447,15 @@ CONDITIONS |= {
     for name in ("multicast", "remote arrive", "cluster barrier")
 }
 
+CONDITIONS |= {
+    f"rank-{rank} maps": Condition(
+        f"rank-{rank} tensor maps, a size and a stride for each dimension<: merged dimensions lose the edge "
+        "between them>",
+        lambda r, a: not _other_layout(a),
+        lambda r, a: _other_layout(a) or _is("none"),
+    )
+    for rank in (3, 4)
+}
 CONDITIONS["four stages of MMAs"] = replace(CONDITIONS["four stages"], run="loads three ahead of MMAs")
 
 NOTHING = {"none", "no-wgmma", "no-mma", "no-consumer", "no-acquire"}  # cases of what a kernel has instead

@@ -7,8 +7,9 @@ class's judge also begins the large one: its first K tiles show whether its pipe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import Artifact, TensorMap
 from course_utils.grading import conditions
 from course_utils.grading.conditions import CONDITIONS
 from course_utils.grading.found import Found, found
@@ -100,7 +101,7 @@ def _plan(step: Step, a: Artifact) -> list[str]:
     """
     receipt = read_ptx(a.ptx, a.kernel)
     maps = {p.tensor: p.tensor_map for p in a.parameters if p.tensor_map is not None}
-    boxes = (f"{name} {' x '.join(map(str, reversed(one.box)))}" for name, one in maps.items())
+    boxes = (f"{name} {_box(one)}" for name, one in maps.items())
     plan = [
         f"{a.threads} threads a CTA",
         f"a cluster of {' x '.join(map(str, a.cluster))}",
@@ -115,6 +116,14 @@ def _plan(step: Step, a: Artifact) -> list[str]:
     if "grid grows" in step.requires:
         plan.append(f"{conditions.tile_of_a_cta(a):,.0f} elements of D a CTA")
     return plan
+
+
+def _box(of: TensorMap) -> str:
+    """A map's box without outer modes of one: CuTe DSL leaves a mode out where the tensor has one of it, as
+    of a single batch.
+    """
+    sizes = [str(size) for size in dropwhile(lambda size: size == 1, reversed(of.box))]
+    return " x ".join(sizes) or "1"
 
 
 def _families(a: Artifact) -> set[str]:

@@ -69,11 +69,12 @@ class Wrong:
     @property
     def finding(self) -> dict[str, Any] | None:
         """The finding that leads; None where there is none, or the numbers say more: two CTAs stored one
-        place, or a race, which leaves nothing out, left something out.
+        place, a race, which leaves nothing out, left something out, or an input was stored to.
         """
         if not self.findings:
             return None
         more = {"stored-twice": bool(self.causes), "overwrite-while-read": self.gaps}
+        more["read-before-write"] = any(cause.case == "input-changed" for cause in self.causes)
         return None if more.get(self.findings[0]["kind"]) else self.findings[0]
 
     @property

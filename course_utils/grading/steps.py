@@ -90,7 +90,7 @@ class Step:
     forbids: tuple[str, ...] = ()
     label: str = ""
     check_sizes: tuple[tuple[int, ...], ...] = CHECK_SIZES
-    timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
+    timed_sizes: tuple[tuple[int, ...], ...] = TIMED_SIZES
     emulated: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...] = EMULATED
     fewer_sms: tuple[tuple[int, ...], int] | None = None
     speed_floor: float | None = None
@@ -314,6 +314,12 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          timed_sizes=((4096, 4096, 4096), (8192, 8192, 8192)), speed_floor=0.55, problem="fp8 with scales"),
     Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, fewer_sms=TEN_SMS,
          timed_sizes=((4096, 4096, 4096),), speed_floor=0.72, problem="groups"),
+    Step("task10e", "a batched GEMM", 10, (*_DEEP, "rank-3 maps"), problem="batch",
+         check_sizes=((5, 1900, 3840, 320), (3, 300, 1280, 576), (4, 459, 768, 384), (2, 129, 2304, 1088),
+                      (7, 640, 1536, 64)),
+         emulated=(((4, 1220, 2304, 192), FIRST_AND_LAST), ((3, 200, 256, 1152), None),
+                   ((5, 290, 768, 64), None)),
+         fewer_sms=((3, 140, 384, 64), 10), timed_sizes=((8, 2048, 2048, 2048),), speed_floor=0.72),
 )}
 # fmt: on
 
@@ -525,7 +531,9 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in PAIR_CASES for dsl in DSL_NAMES),
     *("t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
+    *(f"{name}-{dsl}" for name in ("a1", "a1b") for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
+    *(f"{name}-{dsl}" for name in ("b01", "b02", "b03", "b04", "b05") for dsl in DSL_NAMES),
 )
 
 # and what stands in no notebook yet: what a class may hand in

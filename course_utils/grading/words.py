@@ -170,6 +170,8 @@ NUMBERS = {
     "relu-in-the-loop": "D has its ReLU after every K tile: is it inside the K loop?",
     "rounded-twice": "D was rounded twice: the sums went to fp16 before the bias was added.",
     "first-group": "All rows are multiplied by the first group's B.",
+    "first-matrix-of-A": "Every matrix of B met the first matrix of A: does A's coordinate follow the batch?",
+    "first-matrix-of-B": "Every matrix of A met the first matrix of B: does B's coordinate follow the batch?",
     "group-before": "The first rows of a group are multiplied by the B of the group before.",
     "scales-missing": "D has neither scale: it is the product of A and B as they are stored.",
     "not-cleared-between-blocks": "Each K block comes again with the scales of those after it: the first "

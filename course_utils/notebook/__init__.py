@@ -27,17 +27,22 @@ from course_utils.notebook.checks import (
 from course_utils.notebook.inspection import ask_driver, at_sizes, look, panels, receipt, taken_out, timeline
 from course_utils.notebook.output import moving, table
 from course_utils.notebook.records import (
+    attention_ladder,
     bound,
     chart,
     cool_and_hot,
     counters,
+    exponentials,
     library_plans,
     predicted,
     profiled_paths,
     recorded,
+    recorded_attention,
     recorded_fences,
+    recorded_fp8_products,
     recorded_fp8_sums,
     recorded_scores,
+    recorded_tiles,
     shapes,
     time_parts,
     tried,

@@ -47,7 +47,7 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
     row = steps.kernel_row(step)
     size = row.shapes[0] if isinstance(row, CopyCase) else row.emulated[0][0]
-    artifact = factory.compile_factory(gemm, dsl, size, row.problem)
+    artifact = factory.compile_factory(gemm, dsl, size, row.problem, chip=steps.chip_of(step))
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
@@ -80,7 +80,7 @@ def timeline(
 
         kind = steps.kernel_row(step).problem
         at = size or steps.trace_size(step)
-        artifact = factory.compile_factory(gemm, dsl, at, kind)
+        artifact = factory.compile_factory(gemm, dsl, at, kind, chip=steps.chip_of(step))
         place.status(f"emulating {step} ({dsl}) at {by(at)}")
         emulation, tried = emulated(
             artifact, torch.Generator().manual_seed(seed), seed, kind=kind, record=True
@@ -93,7 +93,7 @@ def timeline(
         for finding in emulation.findings:
             say(str(finding))
         if emulation.finished and not tried.found.ok:
-            say(f"D is wrong: {words.text(*tried.found.causes)}")
+            say(f"{artifact.tensors[-1].name} is wrong: {words.text(*tried.found.causes)}")
 
 
 def look(

@@ -269,6 +269,65 @@ def recorded_scores() -> None:
         )
 
 
+def attention_ladder(case: str | None = None) -> None:
+    """Draw the recorded rungs of attention in both languages beside cuDNN and FlashAttention-2; ``case``
+    ("a1b") in full colour. Raises nothing.
+    """
+    with at_work("drawing the ladder", "The ladder cannot be drawn") as place:
+        from course_utils.figures import attention as drawn
+
+        place.finish(drawn.ladder(_attention(), case))
+
+
+def exponentials() -> None:
+    """Draw how long an SM needs for a tile's products and for its exponentials, by D. Raises nothing."""
+    with at_work("counting cycles", "The cycles cannot be drawn") as place:
+        from course_utils.figures import attention as drawn
+
+        place.finish(drawn.exponentials())
+
+
+def recorded_attention(*cases: str) -> None:
+    """Show recorded TFLOP/s and shares of cuDNN of cases ("a2b") at every shape. Raises nothing."""
+    with at_work("reading the record", "The record cannot be shown") as place:
+        data = _attention()
+        found = [one for one in data["entries"] if one.get("tflops")]
+        rows: dict[tuple[str, str], list[str]] = {}
+        for entry in found:
+            case = entry["rung"].partition("_")[0]
+            if case in cases:
+                name = f"{entry['shape']}: {by(entry['at'])}"
+                row = rows.setdefault((name, entry["dsl"]), ["not timed"] * len(cases))
+                row[cases.index(case)] = f"{entry['tflops']:.0f} ({entry['ratio']:.3f})"
+        shapes = list(dict.fromkeys(name for name, _ in rows))
+        order = sorted(rows, key=lambda key: (shapes.index(key[0]), list(steps.DSL_NAMES).index(key[1])))
+        lines = [[name, steps.DSL_NAMES[dsl], *rows[name, dsl]] for name, dsl in order]
+        place.finish(tabled(["batch x seq_q x seq_k x heads x kv_heads x D", "DSL", *cases], lines))
+        said = (
+            "TFLOP/s in bursts, a causal product counts half; in brackets the share of cuDNN in the same run."
+        )
+        say(f"{said} Recorded: {_source('attention', data)}.")
+
+
+def recorded_tiles() -> None:
+    """Show what other tiles of case a2b were recorded to reach, as shares of cuDNN. Raises nothing."""
+    with at_work("reading the record", "The record cannot be shown") as place:
+        data = _attention()
+        rows: dict[tuple[str, str], list[str]] = {}
+        for entry in data["plans"]["entries"]:
+            tile = entry["rung"].partition(" ")[2].replace("x", " x ") or "the solution's own"
+            if entry.get("ratio"):
+                row = rows.setdefault((entry["shape"], tile), ["not timed"] * len(steps.DSL_NAMES))
+                row[list(steps.DSL_NAMES).index(entry["dsl"])] = f"{entry['ratio']:.3f}"
+        head = ["", "queries x keys of a tile", *steps.DSL_NAMES.values()]
+        place.finish(tabled(head, [[*key, *row] for key, row in rows.items()]))
+        say(f"Shares of cuDNN. Recorded: {_source('attention', data['plans'])}.")
+
+
+def _attention() -> dict:
+    return json.loads((measured.FOLDER / "attention.json").read_text())
+
+
 def recorded_fp8_sums() -> None:
     """Show the error of fp8 sums on an H200, by one accumulator for all of K and by two. Raises nothing."""
     with at_work("reading the record", "The record cannot be shown") as place:
@@ -276,6 +335,28 @@ def recorded_fp8_sums() -> None:
         rows = [[f"{row['K']:,}", *(f"{row[n]:.3%}" for n in ("one", "two"))] for row in data["rows"]]
         place.finish(tabled(["K", "one accumulator", "two"], rows))
         say(f"The error as a part of D. Recorded: {data['device']['name']}, {data['recorded']}.")
+
+
+def recorded_fp8_products() -> None:
+    """Show task 10c's solutions beside torch's fp8 products, with one scale for an operand and with the
+    task's scales. Raises nothing.
+    """
+    with at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "scales.json").read_text())
+        rows = [
+            [
+                steps.DSL_NAMES[entry["dsl"]],
+                f"{entry['size'][0]:,}",
+                entry["beside"],
+                f"{entry['tflops']:.0f}",
+                f"{entry['cublas_tflops']:.0f}",
+                f"{entry['ratio']:.3f}",
+            ]
+            for entry in data["entries"]
+        ]
+        heads = ["language", "M, N, K", "torch's product has", "TFLOP/s, task 10c", "torch's", "ratio"]
+        place.finish(tabled(heads, rows))
+        say(f"Burst. Recorded: {_source('scales', data)}.")
 
 
 def _source(file: str, data: dict) -> str:

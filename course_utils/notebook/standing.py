@@ -111,12 +111,17 @@ def ladder(step: str | None = None) -> None:
         timed = any(e["timings"] for e in mine["entries"])
         place.finish(plots.ladder(measured.ladder(), mine if timed else None, step))
         reached = [f"{name} {progress.points(kept, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
-        past = sum(e["points"] for e in kept["entries"] if e["step"] in steps.PAST)
-        tasks = sum(e["points"] for e in kept["entries"] if e["step"] in steps.TASKS)
-        others = (*steps.STEPS, *steps.PAST, *steps.TASKS)
-        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in others)
-        beside = (("step 11", past), ("TMA cases", cases), ("tasks", tasks))
-        reached += [f"{what} {points:g}" for what, points in beside if points]
+        groups = steps.groups()
+        beside = {
+            "step 11": steps.PAST,
+            "TMA cases": groups["TMA cases"],
+            "tasks": steps.TASKS,
+            "Blackwell": steps.BLACKWELL_STEPS,
+            "attention": steps.ATTENTION,
+        }
+        for what, ids in beside.items():
+            points = sum(e["points"] for e in kept["entries"] if e["step"] in ids)
+            reached += [f"{what} {points:g}"] if points else []
         said = [] if progress.is_for_a_page() else [f"Your points so far: {', '.join(reached)}."]
         if not timed:
             said.append("TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")

@@ -35,7 +35,7 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
     and somebody sits at the notebook, each has a button. Nothing is graded.
     """
     with at_work(f"looking for {name}", FAILED) as place:
-        faults = {d: kernels(d) for d in DSLS}
+        faults = {d: kernels(d, "") for d in DSLS}
         dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
         if dsl is None:
             there = sorted(set().union(*faults.values()))
@@ -66,14 +66,15 @@ def _clicked(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
 def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
     """What to show of a planted fault and a guess; ``says`` takes what is being done."""
     says(f"loading {name} ({dsl})")
-    wrong = kernels(dsl)[name]
+    wrong = kernels(dsl, "")[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
     def on_progress(so_far: Verdict) -> None:
         if so_far.doing:
             says(f"{name} ({dsl}): {so_far.doing}")
 
-    verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", on_progress=on_progress)
+    factory = wrong.factory(steps.function_of(wrong.step))
+    verdict = gemms.check_gemm(wrong.step, factory, dsl, "emulator", on_progress=on_progress)
     on_gpu = measured.load("wrong")
     entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     recorded = next((p["detail"] for p in entry["checks"] if p["name"] == "results"), "") if entry else ""

@@ -7,7 +7,7 @@ the driver.
 
 from __future__ import annotations
 
-from course_utils.artifact import DATA_TYPES, SWIZZLE_PATTERN_BYTES, TENSOR_MAP_BYTES, TensorMap
+from course_utils.artifact import DATA_TYPES, SWIZZLE_PATTERN_BYTES, TENSOR_MAP_BYTES, PixelMap, TensorMap
 from course_utils.tma.rules import driver_box_bytes
 
 # Worked out from maps that driver 580 wrote on an H200; not documented by NVIDIA. CuTe DSL 4.8.1 agrees, and
@@ -114,6 +114,8 @@ def decode(data: bytes) -> tuple[TensorMap, int]:
 
 def _first_half(m: TensorMap, address: int, cute_dsl: int = 0, large: int = 0) -> dict[str, list[int]]:
     """Fields of bytes 0 to 63, as ``_pack`` takes them."""
+    if isinstance(m, PixelMap):
+        raise ValueError("An im2col map runs in the emulator only: how the driver stores one is not known.")
     if not len(m.dims) == len(m.box) == len(m.element_strides) == len(m.strides) + 1:
         raise ValueError(
             "boxDim and elementStrides need one entry for each dimension, globalStrides one fewer."

@@ -17,11 +17,11 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     element = {"float16": cutlass.Float16, "bfloat16": cutlass.BFloat16}[dtype]
 
     @cute.kernel
-    def kernel(load_Q, Q, load_K, K, load_V, V, store_O, O, layout_Q, layout_K, mma_S, mma_O):  # noqa: E741
+    def kernel(load_Q, Q, load_K, K, load_V, V, store_O, O, layout_Q, layout_K, mma_S, mma_O):
         thread, _, _ = cute.arch.thread_idx()
         warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         m, head, b = cute.arch.block_idx()
@@ -92,13 +92,16 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 mma_S.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
+            ### BEGIN SOLUTION: -inf for each score whose key is not there, or not seen
             for i in cutlass.range_constexpr(cute.size(S)):
                 query, key = m * block_M + places[i][0], n * block_N + places[i][1]
                 seen = key < sequence_k
                 if cutlass.const_expr(causal):
                     seen = seen and key <= query + later
                 S[i] = S[i] if seen else minus_infinity
+            ### END SOLUTION
 
+            ### BEGIN SOLUTION: the new maximum, its factor, weights, total, acc
             for row in cutlass.range_constexpr(2):
                 mine = (None, row, None), 0, 0
                 scores = S[mine].load()
@@ -112,6 +115,8 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 top[row] = new
                 S[mine].store(weights)
                 acc[mine].store(acc[mine].load() * scale)
+            ### END SOLUTION
+            ### BEGIN SOLUTION: P, and acc += P V once V is there
             P.store(S.load().to(element))
             cute.arch.mbarrier_wait(full + 2, n & 1)
             warpgroup.fence()
@@ -121,13 +126,16 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 cute.gemm(mma_O, acc, P_frag[at], V_frag[at], acc)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
+            ### END SOLUTION
             cute.arch.sync_threads()  # all warps together: TMA may write K and V again
 
+        ### BEGIN SOLUTION: divide each row of acc by its total
         for row in cutlass.range_constexpr(2):
             mine = (None, row, None), 0, 0
             # a row has its columns in four lanes
             of_row = cute.arch.warp_reduction_sum(total[row], threads_in_group=4)
             acc[mine].store(acc[mine].load() * (0.0 if of_row == 0.0 else 1.0 / of_row))
+        ### END SOLUTION
         out = cute.make_rmem_tensor(acc.shape, element)
         out.store(acc.load().to(element))
         stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), element)
@@ -149,8 +157,8 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         return cute.make_tensor(tensor.iterator, layout)
 
     @cute.jit
-    def main(Q: cute.Tensor, K: cute.Tensor, V: cute.Tensor, O: cute.Tensor):  # noqa: E741
-        Q, O = by_heads(Q, sequence_q, heads), by_heads(O, sequence_q, heads)  # noqa: E741
+    def main(Q: cute.Tensor, K: cute.Tensor, V: cute.Tensor, O: cute.Tensor):
+        Q, O = by_heads(Q, sequence_q, heads), by_heads(O, sequence_q, heads)
         K, V = by_heads(K, sequence_k, kv_heads), by_heads(V, sequence_k, kv_heads)
         kinds = warpgroup.SmemLayoutAtomKind
         # 96 columns are no multiple of the 64 that 128B takes
@@ -162,7 +170,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         load_Q, Q = cpasync.make_tiled_tma_atom(g2s, Q, layout_Q, (block_M, D))
         load_K, K = cpasync.make_tiled_tma_atom(g2s, K, layout_K, (block_N, D))
         load_V, V = cpasync.make_tiled_tma_atom(g2s, V, layout_K, (block_N, D))
-        store_O, O = cpasync.make_tiled_tma_atom(s2g, O, layout_Q, (block_M, D))  # noqa: E741
+        store_O, O = cpasync.make_tiled_tma_atom(s2g, O, layout_Q, (block_M, D))
         shared, registers = warpgroup.OperandSource.SMEM, warpgroup.OperandSource.RMEM
         k_major, mn_major = OperandMajorMode.K, OperandMajorMode.MN
         wgmma, fp32 = warpgroup.MmaF16BF16Op, cutlass.Float32

@@ -19,11 +19,11 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     element = {"float16": cutlass.Float16, "bfloat16": cutlass.BFloat16}[dtype]
 
     @cute.kernel
-    def kernel(load_Q, Q, load_K, K, load_V, V, store_O, O, layout_Q, layout_K, mma_S, mma_O):  # noqa: E741
+    def kernel(load_Q, Q, load_K, K, load_V, V, store_O, O, layout_Q, layout_K, mma_S, mma_O):
         thread, _, _ = cute.arch.thread_idx()
         warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         m, head, b = cute.arch.block_idx()
@@ -86,6 +86,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 kind = pipeline.PipelineUserType.Producer
                 Q_load = pipeline.make_pipeline_state(kind, 1)
                 load = pipeline.make_pipeline_state(kind, num_stages)
+                ### BEGIN SOLUTION: Q, then K and V by turns, each by its own ring
                 Q_pipe.producer_acquire(Q_load)
                 bar = Q_pipe.producer_get_barrier(Q_load)
                 cute.copy(load_Q, Q_src[None, m, 0, head, b], Q_dst, tma_bar_ptr=bar)
@@ -98,6 +99,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     bar = V_pipe.producer_get_barrier(load)
                     cute.copy(load_V, V_src[at], V_dst[stage], tma_bar_ptr=bar)
                     load.advance()
+                ### END SOLUTION
         else:  # consumer warpgroups: 64 queries each
             cute.arch.setmaxregister_increase(240)
             kind = pipeline.PipelineUserType.Consumer
@@ -107,6 +109,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
             top.fill(minus_infinity)
             Q_pipe.consumer_wait(pipeline.make_pipeline_state(kind, 1))
             for n in cutlass.range(k_tiles, unroll=1):
+                ### BEGIN SOLUTION: wait for K, S = Q K^T, release K's stage
                 K_pipe.consumer_wait(use)
                 warpgroup.fence()
                 mma_S.set(warpgroup.Field.ACCUMULATE, False)
@@ -117,6 +120,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 warpgroup.commit_group()
                 warpgroup.wait_group(0)
                 K_pipe.consumer_release(use)
+                ### END SOLUTION
                 for i in cutlass.range_constexpr(cute.size(S)):
                     query, key = m * block_M + places[i][0], n * block_N + places[i][1]
                     seen = key < sequence_k
@@ -138,6 +142,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     S[mine].store(weights)
                     acc[mine].store(acc[mine].load() * scale)
                 P.store(S.load().to(element))
+                ### BEGIN SOLUTION: wait for V, acc += P V, release V's stage
                 V_pipe.consumer_wait(use)
                 warpgroup.fence()
                 mma_O.set(warpgroup.Field.ACCUMULATE, True)
@@ -148,6 +153,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 warpgroup.wait_group(0)
                 V_pipe.consumer_release(use)
                 use.advance()
+                ### END SOLUTION
 
             for row in cutlass.range_constexpr(2):
                 mine = (None, row, None), 0, 0
@@ -179,8 +185,8 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         return cute.make_tensor(tensor.iterator, layout)
 
     @cute.jit
-    def main(Q: cute.Tensor, K: cute.Tensor, V: cute.Tensor, O: cute.Tensor):  # noqa: E741
-        Q, O = by_heads(Q, sequence_q, heads), by_heads(O, sequence_q, heads)  # noqa: E741
+    def main(Q: cute.Tensor, K: cute.Tensor, V: cute.Tensor, O: cute.Tensor):
+        Q, O = by_heads(Q, sequence_q, heads), by_heads(O, sequence_q, heads)
         K, V = by_heads(K, sequence_k, kv_heads), by_heads(V, sequence_k, kv_heads)
         kinds = warpgroup.SmemLayoutAtomKind
         # 96 columns are no multiple of the 64 that 128B takes
@@ -194,7 +200,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         load_Q, Q = cpasync.make_tiled_tma_atom(g2s, Q, layout_Q, (block_M, D))
         load_K, K = cpasync.make_tiled_tma_atom(g2s, K, stage, (block_N, D))
         load_V, V = cpasync.make_tiled_tma_atom(g2s, V, stage, (block_N, D))
-        store_O, O = cpasync.make_tiled_tma_atom(s2g, O, layout_O, (64, D))  # noqa: E741
+        store_O, O = cpasync.make_tiled_tma_atom(s2g, O, layout_O, (64, D))
         shared, registers = warpgroup.OperandSource.SMEM, warpgroup.OperandSource.RMEM
         k_major, mn_major = OperandMajorMode.K, OperandMajorMode.MN
         wgmma, fp32 = warpgroup.MmaF16BF16Op, cutlass.Float32

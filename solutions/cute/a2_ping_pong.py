@@ -33,7 +33,7 @@ def attention(
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     element = {"float16": cutlass.Float16, "bfloat16": cutlass.BFloat16}[dtype]
     convert = {"float16": "cvt.rn.f16x2.f32", "bfloat16": "cvt.rn.bf16x2.f32"}[dtype]
     # CTAs begin in this order: the longest tiles first, of as many heads as L2 holds
@@ -114,7 +114,7 @@ def attention(
             acc[mine].store(acc[mine].load() * scale[row])
 
     @cute.kernel
-    def kernel(load_Q, Q, load_K, K, load_V, V, store_O, O, layout_Q, layout_K, mma_S, mma_O):  # noqa: E741
+    def kernel(load_Q, Q, load_K, K, load_V, V, store_O, O, layout_Q, layout_K, mma_S, mma_O):
         thread, _, _ = cute.arch.thread_idx()
         warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         cta, _, _ = cute.arch.block_idx()
@@ -262,8 +262,8 @@ def attention(
         return cute.make_tensor(tensor.iterator, layout)
 
     @cute.jit
-    def main(Q: cute.Tensor, K: cute.Tensor, V: cute.Tensor, O: cute.Tensor):  # noqa: E741
-        Q, O = by_heads(Q, sequence_q, heads), by_heads(O, sequence_q, heads)  # noqa: E741
+    def main(Q: cute.Tensor, K: cute.Tensor, V: cute.Tensor, O: cute.Tensor):
+        Q, O = by_heads(Q, sequence_q, heads), by_heads(O, sequence_q, heads)
         K, V = by_heads(K, sequence_k, kv_heads), by_heads(V, sequence_k, kv_heads)
         kinds = warpgroup.SmemLayoutAtomKind
         # 96 columns are no multiple of the 64 that 128B takes
@@ -277,7 +277,7 @@ def attention(
         load_Q, Q = cpasync.make_tiled_tma_atom(g2s, Q, layout_Q, (block_M, D))
         load_K, K = cpasync.make_tiled_tma_atom(g2s, K, stage, (block_N, D))
         load_V, V = cpasync.make_tiled_tma_atom(g2s, V, stage, (block_N, D))
-        store_O, O = cpasync.make_tiled_tma_atom(s2g, O, layout_O, (64, D))  # noqa: E741
+        store_O, O = cpasync.make_tiled_tma_atom(s2g, O, layout_O, (64, D))
         shared, by_register = warpgroup.OperandSource.SMEM, warpgroup.OperandSource.RMEM
         k_major, mn_major = OperandMajorMode.K, OperandMajorMode.MN
         wgmma, fp32 = warpgroup.MmaF16BF16Op, cutlass.Float32

@@ -11,7 +11,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = T.ceildiv(sequence_q, block_M), T.ceildiv(sequence_k, block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     infinity = T.infinity(T.float32)
 
     @T.prim_func
@@ -19,7 +19,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         Q: T.Tensor((batch, sequence_q, heads, D), dtype),
         K: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
         V: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
-        O: T.Tensor((batch, sequence_q, heads, D), dtype),  # noqa: E741
+        O: T.Tensor((batch, sequence_q, heads, D), dtype),
     ):
         with T.Kernel(q_tiles, heads, batch, threads=128) as (m, head, b):
             Q_shared = T.alloc_shared((block_M, D), dtype)
@@ -53,13 +53,16 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 T.mbarrier_wait_parity(full[1], n & 1)
                 T.wgmma_gemm(Q_shared, K_shared, S, transpose_B=True, clear_accum=True)
                 T.wait_wgmma(0)
+                ### BEGIN SOLUTION: -inf for each score whose key is not there, or not seen
                 for i, j in T.Parallel(block_M, block_N):
                     key = n * block_N + j
                     seen = key < sequence_k
                     if causal:
                         seen = seen and key <= m * block_M + i + later
                     S[i, j] = T.if_then_else(seen, S[i, j], -infinity)
+                ### END SOLUTION
 
+                ### BEGIN SOLUTION: the new maximum, its factor, weights, total, acc
                 T.copy(top, last)
                 T.reduce_max(S, top, dim=1, clear=False)
                 for i in T.Parallel(block_M):
@@ -74,16 +77,21 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     total[i] = total[i] * last[i] + part[i]
                 for i, j in T.Parallel(block_M, D):
                     acc[i, j] *= last[i]
+                ### END SOLUTION
+                ### BEGIN SOLUTION: P, and acc += P V once V is there
                 T.copy(S, P)
                 T.mbarrier_wait_parity(full[2], n & 1)
                 T.wgmma_gemm(P, V_shared, acc)
                 T.wait_wgmma(0)
+                ### END SOLUTION
                 T.sync_threads()
 
+            ### BEGIN SOLUTION: divide each row of acc by its total
             for i in T.Parallel(block_M):
                 total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])
             for i, j in T.Parallel(block_M, D):
                 acc[i, j] *= total[i]
+            ### END SOLUTION
             T.copy(acc, Q_shared)
             T.fence_proxy_async()
             T.sync_threads()

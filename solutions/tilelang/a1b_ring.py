@@ -19,7 +19,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = T.ceildiv(sequence_q, block_M), T.ceildiv(sequence_k, block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     infinity = T.infinity(T.float32)
 
     @T.macro
@@ -31,7 +31,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
         Q: T.Tensor((batch, sequence_q, heads, D), dtype),
         K: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
         V: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
-        O: T.Tensor((batch, sequence_q, heads, D), dtype),  # noqa: E741
+        O: T.Tensor((batch, sequence_q, heads, D), dtype),
     ):
         with T.Kernel(q_tiles, heads, batch, threads=128 * (1 + consumers)) as (m, head, b):
             T.import_source(EXP2)
@@ -56,6 +56,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(24)
                 if thread < 32:
+                    ### BEGIN SOLUTION: Q, then K and V by turns, each by its own ring
                     T.tma_copy(Q[b, rows, head, :], Q_shared, barrier=Q_full)
                     if T.shuffle_elect(32):
                         T.mbarrier_arrive(Q_full)
@@ -72,6 +73,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                         T.tma_copy(V_part, V_shared[stage, :, :], barrier=V_full[stage])
                         if T.shuffle_elect(32):
                             T.mbarrier_arrive(V_full[stage])
+                    ### END SOLUTION
             else:  # consumer warpgroups: 64 queries each
                 T.inc_max_nreg(240)
                 T.fill(acc, 0)
@@ -80,6 +82,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                 T.mbarrier_wait_parity(Q_full, 0)
                 for n in T.serial(k_tiles):
                     stage, parity = n % num_stages, (n // num_stages) & 1
+                    ### BEGIN SOLUTION: wait for K, S = Q K^T, release K's stage
                     T.mbarrier_wait_parity(K_full[stage], parity)
                     operands = Q_shared, K_shared[stage, :, :], S
                     T.wgmma_gemm(
@@ -88,6 +91,7 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(K_empty[stage])
+                    ### END SOLUTION
                     for i, j in T.Parallel(block_M, block_N):
                         key = n * block_N + j
                         seen = key < sequence_k
@@ -110,23 +114,22 @@ def attention(batch, sequence_q, sequence_k, heads, kv_heads, D, causal=False, d
                     for i, j in T.Parallel(block_M, D):
                         acc[i, j] *= last[i]
                     T.copy(S, P)
+                    ### BEGIN SOLUTION: wait for V, acc += P V, release V's stage
                     T.mbarrier_wait_parity(V_full[stage], parity)
                     T.wgmma_gemm(P, V_shared[stage, :, :], acc, policy=rows_each)
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(V_empty[stage])
+                    ### END SOLUTION
 
                 for i in T.Parallel(block_M):
                     total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])
                 for i, j in T.Parallel(block_M, D):
                     acc[i, j] *= total[i]
-                T.copy(
-                    acc, Q_shared
-                )  # each consumer to its own rows, whose queries it has read
+                # each consumer writes its own rows, whose queries it has read
+                T.copy(acc, Q_shared)
                 T.fence_proxy_async()
-                T.sync_threads(
-                    1, 128 * consumers
-                )  # named barrier 1: the consumers' threads only
+                T.sync_threads(1, 128 * consumers)  # named barrier 1: the consumers only
                 T.tma_copy(Q_shared, O[b, rows, head, :])
                 T.tma_store_wait(0)
 

@@ -36,7 +36,7 @@ def attention(
     group = heads // kv_heads  # heads of Q that share a head of K and V
     q_tiles, k_tiles = -(-sequence_q // block_M), -(-sequence_k // block_N)
     later = sequence_k - sequence_q  # query i sees key j if j <= i + later, where causal
-    to_log2 = D**-0.5 * 1.4426950408889634  # softmax's scale, and log2(e): exp2 does for exp
+    to_log2 = D**-0.5 * 1.4426950408889634  # of softmax, and log2(e), so that exp2 gives exp
     infinity = T.infinity(T.float32)
     # CTAs begin in this order: the longest tiles first, of as many heads as L2 holds
     section = max(1, L2_BYTES * group // (4 * sequence_k * D)) if causal else 1
@@ -80,7 +80,7 @@ def attention(
         Q: T.Tensor((batch, sequence_q, heads, D), dtype),
         K: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
         V: T.Tensor((batch, sequence_k, kv_heads, D), dtype),
-        O: T.Tensor((batch, sequence_q, heads, D), dtype),  # noqa: E741
+        O: T.Tensor((batch, sequence_q, heads, D), dtype),
     ):
         with T.Kernel(q_tiles * heads * batch, threads=128 * (1 + consumers)) as cta:
             T.import_source(SOURCE)

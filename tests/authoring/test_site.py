@@ -246,17 +246,20 @@ def test_every_link_of_the_site_leads_somewhere(site):
 
 @pytest.mark.slow
 def test_its_navigation_has_every_page_in_its_part(site):
-    """The ladder in its order, 01b on it; then transfer, TMA, and what is looked up."""
+    """The ladder in its order, 01b on it; then transfer, TMA, Blackwell, attention, and what is looked up."""
     shown = (site / "index.html").read_text()
     tree = re.search(r'<div class="sidebar-tree">(.*?)</aside>', shown, re.S)[1]
     parts = re.split(r'<span class="caption-text">', tree)[1:]
     found = {part.partition("<")[0]: re.findall(r'href="([^"]+)\.html"', part) for part in parts}
-    assert list(found) == ["Ladder", "Transfer", "TMA", "Look up", "About the course"]
+    parts = ["Ladder", "Transfer", "TMA", "Blackwell", "Attention", "Look up", "About the course"]
+    assert list(found) == parts
     assert [path[10:].partition("_")[0] for path in found["Ladder"]] == ["00", "01", "01b"] + [
         f"{n:02}" for n in range(2, 12)
     ]
     assert [path[10:13] for path in found["Transfer"]] == ["05b", "08b", "10b"]
     assert [path[10:12] for path in found["TMA"]] == ["t1", "t2", "t3", "t4", "t5", "t6"]
+    assert [path[10:13] for path in found["Blackwell"]] == [f"b{n:02}" for n in range(1, 11)]
+    assert [path[10:12] for path in found["Attention"]] == ["a1", "a2"]
     assert sorted(sum(found.values(), [])) == sorted(
         [f"notebooks/{path.stem}" for path in sync.NOTEBOOKS.glob("*.ipynb")]
         + [f"notebooks/{path.stem}" for path in sync.NOTEBOOKS.glob("*.md")]

@@ -12,14 +12,17 @@ from authoring import faults as recording
 from authoring import sync
 from course_utils import notebook
 from course_utils.compile.factory import DSLS
-from course_utils.compile.faults import table
+from course_utils.compile.faults import blackwell, table
 from course_utils.compile.load import BEGIN, END, solution_path
 from course_utils.drills import bugs, faults
 from course_utils.drills.show import DEAD
+from course_utils.grading import steps
+from course_utils.grading.steps import BLACKWELL_STEPS
 from course_utils.recordings import progress, tracks
 from tests import cells
 
 STEPS = [f"step{number:02d}" for number in range(4, 11)]
+OTHERS = ["a1"]  # notebooks of another ladder, with bugs of several cases
 # no card is held against them in tests/grading: they are judged here
 OWN = {
     "step08 cute 08 both roles stop a K tile early, CuTe DSL",
@@ -27,6 +30,9 @@ OWN = {
     "step10 tilelang 10 the mask names three CTAs",
 }
 FAULTS = faults.planted()
+BLACKWELL = sorted(
+    {fault.step for fault in FAULTS} & set(BLACKWELL_STEPS)
+)  # nothing of them has run on one by us
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -42,20 +48,26 @@ def shown(*arguments, **options):
 
 
 def test_each_step_has_at_least_four_faults_in_each_language_and_more_than_one_outcome():
-    for step in STEPS:
+    for step in (*STEPS, *BLACKWELL):
         for dsl in DSLS:
             pool = faults.pool(step, dsl)
-            assert len(pool) >= 4 and len({fault.outcome for fault in pool}) >= 3, (step, dsl)
+            outcomes = {fault.outcome for fault in pool}
+            assert len(pool) >= 4 and len(outcomes) >= (3 if step in STEPS else 2), (step, dsl)
             assert len({faults.source(fault) for fault in pool}) == len({f.name for f in pool}) == len(pool)
-    assert {fault.step for fault in FAULTS} == set(STEPS)
+    for number in OTHERS:
+        for dsl in DSLS:
+            pool = bugs._pool(number, dsl)
+            assert len(pool) >= 3 and len({fault.outcome for fault in pool}) >= 3, (number, dsl)
+    named = {steps.notebook_of(fault.step) for fault in FAULTS if fault.step not in (*STEPS, *BLACKWELL)}
+    assert named == set(OTHERS)
     assert {fault.outcome for fault in FAULTS} == set(bugs.OUTCOMES)
 
 
 def test_a_fault_is_a_mistake_that_tests_of_grading_judge():
     judged = {
         (one.step, one.dsl, faults.source(one))
-        for one in table()
-        if one.step in STEPS and one.fails not in (None, "compiles")
+        for one in (*table(), *blackwell())
+        if one.fails not in (None, "compiles")
     }
     assert {str(f) for f in FAULTS if (f.step, f.dsl, faults.source(f)) not in judged} == OWN
 
@@ -307,7 +319,8 @@ def test_a_person_gets_a_form_and_a_page_one_sentence(person, monkeypatch):
     assert DEAD in text and "Bug 1 of" in text and "Bug 1 of" in html  # also where nothing but text is shown
     person["content"]["allow_stdin"] = False
     assert (
-        shown("08", show=True)[0] == "Step 8's kernel, with one planted fault: run this cell to look for it."
+        shown("08", show=True)[0]
+        == "The kernel of step 8, with one planted fault: run this cell to look for it."
     )
     person["content"]["allow_stdin"] = True
     monkeypatch.setitem(sys.modules, "ipywidgets", None)

@@ -238,6 +238,30 @@ def addressable(columns, name, *_):
     return next(one for one in count(columns) if one * size % 16 == 0)
 
 
+def row_held(which, lane, warp):
+    """Rows of S in a warpgroup's registers, block by block of 8 rows, of four lanes each."""
+    held = [(w, 16 * w + 8 * block + row, 4 * row + n) for w in range(4) for block in range(2)
+            for row in range(8) for n in range(4)]  # fmt: skip
+    rows = [row for w, row, one in held if (w, one) == (warp, lane)]
+    return rows[0 if which == "first" else 1]
+
+
+def softmax_total(before, total, count, score):
+    """Weights of keys that add up to the total, and the new keys, under the larger maximum."""
+    top = max(before, score)
+    return total * 2.0 ** (before - top) + sum(2.0 ** (score - top) for _ in range(count))
+
+
+def registers(keys, D):
+    """Numbers of each kind of a tile, divided among 128 threads, two halves to a register."""
+    return 64 * keys // 128 + 64 * keys // 2 // 128 + 64 * D // 128
+
+
+def ring_stages(whole, queries, D, keys):
+    bytes_of = lambda rows: np.zeros((rows, D), np.float16).nbytes  # noqa: E731
+    return next(n for n in count() if bytes_of(queries) + (n + 1) * 2 * bytes_of(keys) > whole)
+
+
 COUNTED = [  # notebook, drill, where the numbers stand in its text, what they come to
     ("01", 1, r"(\d+) rows of A, (\d+) rows of B, (\d+) of K.*takes (\d+) x (\d+) x (\d+)", wgmmas),
     ("04", 1, r"A, (\d+) x (\d+), and one of B, (\d+) x (\d+)", bytes_of),
@@ -266,6 +290,10 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
         r"of (\d+) rows; .*sequence (as one dimension|apart)\. Boxes have (\d+) .*the (\w+) batch",
         zeros,
     ),
+    ("a1", 1, r"row is the (\w+) one of lane (\d+) in warp (\d+)", row_held),
+    ("a1", 2, r"maximum is (\d+), its total (\d+)\. .*has (\d+) keys? with score (\d+)", softmax_total),
+    ("a1", 4, r"holds 64 x (\d+) scores .*64 x (\d+) of O", registers),
+    ("a1", 5, r"have ([\d,]+) bytes\. .*is (\d+) x (\d+) halves; .*of (\d+) x", ring_stages),
     ("t2", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
 ]
 
@@ -274,7 +302,10 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
 def test_the_answer_is_what_a_count_comes_to(name, number, pattern, counted):
     for seed in range(SEEDS):
         asked = deck.question(name, number, seed)
-        found = [int(one) if one.isdigit() else one for one in re.search(pattern, asked.text).groups()]
+        found = [
+            int(n) if (n := one.replace(",", "")).isdigit() else one
+            for one in re.search(pattern, asked.text).groups()
+        ]
         right = asked.options[asked.right] if asked.options else asked.right
         assert counted(*found) == right, asked.text
 

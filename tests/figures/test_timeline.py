@@ -1,5 +1,7 @@
 """The timeline of an emulated run: what is drawn, and what is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from course_utils.cause import Cause
@@ -129,3 +131,14 @@ def test_a_cluster_is_drawn_together():
 
 def test_it_is_a_png():
     assert timeline(emulation()).png().startswith(b"\x89PNG")
+
+
+def test_a_unit_has_a_lane_below_the_warps_of_its_cta():
+    own = [
+        span("tcgen05.mma", 41, 60, "tensor core", -1, label="128 x 128"),
+        span("columns", 5, 95, "tensor memory", -1, label="0 to 127"),
+    ]
+    spans = [replace(one, role="worker", warp=0) for one in SPANS]
+    figure = timeline(emulation([*spans, *own]))
+    assert lanes(figure) == ["CTA 0, warpgroup 0", "CTA 0, tensor core", "CTA 0, tensor memory"]
+    assert WORK["wgmma"] in colours(figure)

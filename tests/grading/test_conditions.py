@@ -111,9 +111,9 @@ NEIGHBOURS = {
     ),
     "cluster of two": ((Receipt(), kernel(cluster=(1, 2, 1))), (Receipt(), kernel(cluster=(2, 2, 1)))),
     "three warpgroups": ((Receipt(), kernel(block=(384, 1, 1))), (Receipt(), kernel(block=(256, 1, 1)))),
-    "rank-4 maps": (
-        (Receipt(), heads((77, 4, 2), (1024, 256, 78848))),
-        (Receipt(), heads((308, 2), (256, 78848))),
+    **dict.fromkeys(
+        ("rank-3 maps", "rank-4 maps"),
+        ((Receipt(), heads((77, 4, 2), (1024, 256, 78848))), (Receipt(), heads((308, 2), (256, 78848)))),
     ),
     "exact maps": ((Receipt(), mapped(4104, 200)), (Receipt(), mapped(4352, 200))),
     "tcgen05.mma": (

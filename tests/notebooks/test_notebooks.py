@@ -31,6 +31,16 @@ from tests.notebooks.depending import depending
 PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
 OF = {steps.notebook_of(name): step for name, step in steps.STEPS.items()}
 STEPS = [path for path in PATHS if path.stem.partition("_")[0] in OF]
+# Of the Blackwell notebooks `make test` runs one: their kernels are judged in tests/grading too
+ONE_OF_BLACKWELL = "b05"
+
+
+def is_rare(path):
+    number = path.stem.partition("_")[0]
+    return number in steps.BLACKWELL_STEPS and number != ONE_OF_BLACKWELL
+
+
+RUN = [pytest.param(path, id=path.stem, marks=[pytest.mark.thorough] * is_rare(path)) for path in PATHS]
 SECTIONS = [
     "What you will learn",
     "Background",
@@ -139,7 +149,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {name for dsl in DSLS for of in ("step", "t6") for name in kernels(dsl, of)}
+    faults = {name for dsl in DSLS for of in ("step", "t6", "a", "b") for name in kernels(dsl, of)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -158,7 +168,7 @@ def test_notebook_is_valid_and_in_step_with_the_solutions(path):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_every_cell_is_python_and_names_what_is_there(path):
-    faults = {name for dsl in DSLS for name in kernels(dsl)}
+    faults = {name for dsl in DSLS for name in kernels(dsl, "")}
     kept = {e["step"] for e in measured.load()["entries"]} | {
         e["name"] for e in measured.load("variants")["entries"]
     }
@@ -271,10 +281,14 @@ LONG = re.compile(
     re.M,
 )
 LONG_CHECKS = {
-    f"{name}-tilelang-check"
-    for name in (*steps.STEPS, *steps.TASKS)
-    if name.startswith("task") or name > "step05"
-} | {f"{name}-cute-check" for name in steps.TASKS if not name.endswith("a")}
+    *("a1b-tilelang-check", "a1-cute-check", "a1b-cute-check"),
+    *(
+        f"{name}-tilelang-check"
+        for name in (*steps.STEPS, *steps.TASKS, *steps.BLACKWELL_STEPS)
+        if name.startswith(("task", "b")) or name > "step05"
+    ),
+    *(f"{name}-cute-check" for name in steps.TASKS if not name.endswith("a")),
+}
 
 
 def asked(cells, thorough):
@@ -371,7 +385,7 @@ def test_released_notebooks_are_the_exercises_as_they_are_given(classroom):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ["blank", "solver"])
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", RUN)
 def test_notebook_runs_to_its_end_without_an_error(executed, student, path, pytestconfig):
     cells = code(read(executed(student, path)))
     run = run_by(student, cells, pytestconfig.getoption("--thorough"))
@@ -396,7 +410,7 @@ def test_a_blank_run_has_all_that_reads_an_exercise(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", RUN)
 def test_unsolved_notebook_gives_no_points_and_says_why(executed, path):
     for name, cell in graded(read(executed("blank", path))).items():
         assert score(cell) == 0
@@ -404,7 +418,7 @@ def test_unsolved_notebook_gives_no_points_and_says_why(executed, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", RUN)
 def test_solved_notebook_gives_all_points_that_this_machine_can_give(executed, path, pytestconfig):
     cells = asked(graded(read(executed("solver", path))), pytestconfig.getoption("--thorough"))
     assert {name: score(cell) for name, cell in cells.items()} == {name: full_points(name) for name in cells}
@@ -433,7 +447,7 @@ def test_broken_kernels_show_their_symptoms(executed, path, pytestconfig):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", RUN)
 def test_nbgrader_validates_every_notebook(executed, path, pytestconfig):
     """Unsolved ones fail in their two checks and nowhere else; those that are solved pass, where they can
     have all points here.

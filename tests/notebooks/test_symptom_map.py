@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.compile.faults import table
+from course_utils.compile.faults import blackwell, table
 
 ROOT = Path(__file__).parents[2]
 MAP = (ROOT / "notebooks" / "symptom_map.md").read_text()
@@ -43,7 +43,7 @@ def templates():
                 yield "".join(map(str, parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
-    for fault in table():
+    for fault in (*table(), *blackwell()):
         yield from fault.says
     for path in (ROOT / "course_utils").rglob("*.toml"):
         for entries in tomllib.loads(path.read_text()).values():

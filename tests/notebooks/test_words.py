@@ -19,7 +19,9 @@ DONE = [
     "05b_transfer", "06_persistent", "07_warp_specialization", "08_deeper_pipeline", "08b_transfer",
     "09_cluster", "10_multi_consumer", "10b_transfer", "t1_tma_contract", "t2_three_d_to_two_d",
     "t3_async_proxy", "t4_group_modes", "t5_tma_epilogue", "t6_scores_of_heads", "11_past_the_library",
+    "a1_attention",
 ]
+BLACKWELL = [path.stem for path in sorted(sync.NOTEBOOKS.glob("b*_*.ipynb"))]
 # fmt: on
 
 
@@ -54,18 +56,18 @@ def rows(cells):
     yield row
 
 
-@pytest.mark.parametrize("stem", DONE)
+@pytest.mark.parametrize("stem", [*DONE, *BLACKWELL])
 def test_no_cell_has_more_words_than_a_screen(stem):
     long = {c.id: words(c.source) for c in cells(stem) if c.cell_type == "markdown"}
     assert {name: count for name, count in long.items() if count > CELL} == {}
 
 
-@pytest.mark.parametrize("stem", DONE)
+@pytest.mark.parametrize("stem", [*DONE, *BLACKWELL])
 def test_there_is_something_to_do_before_the_words_are_too_many(stem):
     assert max(rows(cells(stem))) <= ROW
 
 
-@pytest.mark.parametrize("stem", DONE)
+@pytest.mark.parametrize("stem", [*DONE, *BLACKWELL])
 def test_a_notebook_and_the_readme_name_the_same_time(stem):
     minutes = re.search(r"\*\*Time\*\* (\d+) minutes\.", cells(stem)[0].source)[1]
     row = re.search(rf"\(notebooks/{stem}\.ipynb\).*", (sync.NOTEBOOKS.parent / "README.md").read_text())[0]
@@ -79,6 +81,11 @@ def test_paragraphs_on_blackwell_fold(stem):
     sentences = [one for part in told.split("\n\n") if part[:1] != "|" for one in re.split(r"[.?!]\s", part)]
     aside = [one for one in sentences if re.search("Blackwell|sm_100a", one)]
     assert all(words(one) <= 40 for one in aside), aside  # a sentence or a question may stand open
+
+
+@pytest.mark.parametrize("stem", BLACKWELL)
+def test_a_page_on_blackwell_says_near_its_top_that_nothing_of_it_has_run_on_one(stem):
+    assert "**Nothing on this page has run on a Blackwell by us.**" in cells(stem)[0].source
 
 
 @pytest.mark.parametrize("path", sorted(sync.NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)

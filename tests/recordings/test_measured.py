@@ -38,6 +38,7 @@ OTHERS |= {
     "public_kernels",
     "found",
     "paths",
+    "scales",
     "scores",
     "tma_pays",
     "tma_seen",

@@ -8,10 +8,12 @@ import torch
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.faults import kernels
 from course_utils.compile.load import SOLUTIONS, load_factory
 from course_utils.problems import PROBLEMS
 from course_utils.recordings import measured
 from course_utils.run.emulator.launch import emulated
+from tests.grading.mistakes import require_said
 
 RUNGS = sorted({path.stem for dsl in DSLS for path in (SOLUTIONS / dsl).glob("a[12]*_*.py")})
 FP16, CAUSAL = "attention", "causal attention"
@@ -76,6 +78,16 @@ def test_a_rung_is_right_under_several_schedules(rung, dsl):
 def test_registers_suffice_and_nothing_serializes_wgmma(rung, dsl, kind, D):
     resources = compiled(rung, dsl, (2, 4096, 4096, 16, 16, D), kind).resources
     assert resources.spill_stores == 0 and not resources.warnings
+
+
+@pytest.mark.parametrize("fault", [one for dsl in DSLS for one in kernels(dsl, "a").values()], ids=str)
+def test_the_card_of_a_planted_fault_is_true_and_at_the_line(fault):
+    require_said(fault)
+
+
+def test_both_languages_have_the_faults_that_the_notebooks_show():
+    plain, cute = (kernels(dsl, "a") for dsl in DSLS)
+    assert {*plain} == {*cute} and all(plain[name].what == cute[name].what for name in plain)
 
 
 def test_cute_dsl_refuses_a_tensor_of_one_row():

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE, SWIZZLE_BYTES, TensorMap
+from course_utils.artifact import DATA_TYPES, PixelMap, TensorMap
+from course_utils.tma.rules import pixel_limits
 from course_utils.tma.transfers import REDUCTIONS, RULES, Transfer, broken, reader_alignment, reductions_of
 
 TILE = TensorMap(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3)
@@ -99,31 +100,19 @@ def test_a_tensor_may_begin_at_any_16_bytes_with_every_swizzle():
         assert all(words == loads[0] for words in loads.values())
 
 
-def breaks_im2col(row):
-    """Limits of cuTensorMapEncodeIm2col's page that a call breaks, those that one number shows."""
-    rank, size = row["rank"], ELEMENT_BYTES[row["dtype"]]
-    if rank not in (3, 4, 5):
-        return ["tensorRank"]
-    most, row_bytes = {3: 2**15, 4: 2**7, 5: 2**4}[rank], row["channels"] * size
-    span = SWIZZLE_BYTES[row["swizzle"]] if row["swizzle"] < 4 else -1
-    limits = {
-        "corners": all(-most <= v < most for name in ("lower", "upper") for v in row[name][: rank - 2]),
-        "channelsPerPixel": 1 <= row["channels"] <= 256 and row_bytes % 16 == 0,
-        "pixelsPerColumn": 1 <= row["pixels"] <= 1024,
-        "elementStrides": all(1 <= step <= 8 for step in row["estr"][:rank]),
-        "globalStrides": all(
-            s % (32 if row["interleave"] == 2 else 16) == 0 and s < 2**40 for s in row["strides"][: rank - 1]
-        ),
-        "swizzle": span >= 0 and (not span or bool(row["interleave"]) or row_bytes <= span),
-        "oobFill": row["oob"] == 0 or (row["oob"] == 1 and row["dtype"] >= FIRST_FLOAT_TYPE),
-    }
-    return [name for name, kept in limits.items() if not kept]
+def pixel_map(row):
+    rank = row["rank"]
+    return PixelMap(
+        row["dtype"], (*row["dims"], 1, 1, 1)[:rank], tuple(row["strides"][: rank - 1]),
+        (row["channels"], row["pixels"]), tuple(row["estr"][:rank]), row["interleave"], row["swizzle"],
+        row["l2"], row["oob"], tuple(row["lower"][: rank - 2]), tuple(row["upper"][: rank - 2]),
+    )  # fmt: skip
 
 
 def test_im2col_maps_are_refused_where_one_of_their_numbers_is_out_of_range():
-    """The course models no im2col; of 2,000 recorded calls these limits explain 930 refusals of 1,412, and no
-    call that breaks one was taken. The others depend on several numbers: corners, extents, steps.
+    """Of 2,000 recorded calls these limits explain 930 refusals of 1,412, and no call that breaks one was
+    taken. The others depend on several numbers: corners, extents, steps.
     """
     rows = json.loads(gzip.decompress((DATA.parent / "tma_im2col.json.gz").read_bytes()))["rows"]
-    ends = Counter((bool(breaks_im2col(row)), row["rc"]) for row in rows)
+    ends = Counter((bool(pixel_limits(pixel_map(row))), row["rc"]) for row in rows)
     assert ends == {(True, 1): 930, (False, 0): 588, (False, 1): 482}

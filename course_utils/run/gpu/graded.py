@@ -144,11 +144,12 @@ def graded(artifact: Artifact, seed: int, samples: int = 45, kind: str = "gemm")
     Raises Refused, DriverError and torch.cuda.OutOfMemoryError.
     """
     spacers = []
+    size = *artifact.tensors[-1].shape, artifact.problem[-1]  # with the batch, where there is one
 
     def opened(turn: int) -> Memory:
         torch.cuda.empty_cache()
         spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
-        return Memory(artifact.problem, kind=kind).load(artifact)
+        return Memory(size, kind=kind).load(artifact)
 
     least = _least_seconds(artifact.problem, artifact.tensors[0].dtype)
     with GpuState() as state:

@@ -50,7 +50,6 @@ class Problem:
     """
 
     def __init__(self, artifact: Artifact, sets: int, seed: int, kind: str = "gemm") -> None:
-        M, N, _ = artifact.problem
         self.problem, tensors = PROBLEMS[kind], artifact.tensors
         self.generator = torch.Generator(device="cuda").manual_seed(seed)
         self.inputs = [
@@ -58,7 +57,7 @@ class Problem:
             for _ in range(sets)
         ]
         self.tensors = tensors
-        self.D = torch.empty(M, N, device="cuda", dtype=getattr(torch, tensors[-1].dtype))
+        self.D = torch.empty(tensors[-1].shape, device="cuda", dtype=getattr(torch, tensors[-1].dtype))
         self.D_cublas = torch.empty_like(self.D)
         names = [t.name for t in tensors]
         self.kernels = [

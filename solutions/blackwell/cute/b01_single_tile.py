@@ -27,12 +27,14 @@ def gemm(M, N, K):
         done = smem.allocate_array(cutlass.Int64, 1)  # the commit arrives once acc is complete
         where = smem.allocate_array(cutlass.Int32, 1)  # tcgen05.alloc stores an address here
 
+        ### BEGIN SOLUTION: one warp allocates the columns; one of its threads initialises done
         if warp_idx == 0:  # the whole warp allocates; one thread initialises the barrier
             cute.arch.alloc_tmem(columns, where)
             cute.arch.relinquish_tmem_alloc_permit()
             with cute.arch.elect_one():
                 cute.arch.mbarrier_init(done, 1)
             cute.arch.mbarrier_init_fence()
+        ### END SOLUTION
 
         my_copy = copy.get_slice(thread)
         A_src, A_dst = my_copy.partition_S(A), my_copy.partition_D(A_shared)
@@ -53,6 +55,7 @@ def gemm(M, N, K):
         in_tmem = mma.make_fragment_C(mma.partition_shape_C((block_M, block_N)))
         acc = cute.make_tensor(address, in_tmem.layout)
 
+        ### BEGIN SOLUTION: one warp multiplies all of K, then commits to done; all threads wait
         if warp_idx == 0:
             # one MMA multiplies 16 of the tile's K; cute.gemm elects the thread that issues it
             for k_block in cutlass.range_constexpr(block_K // 16):
@@ -62,6 +65,7 @@ def gemm(M, N, K):
             with cute.arch.elect_one():
                 tcgen05.commit(done)
         cute.arch.mbarrier_wait(done, 0)
+        ### END SOLUTION
 
         # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D
         tile = acc[(None, None), 0, 0]
@@ -76,9 +80,11 @@ def gemm(M, N, K):
         out.store(regs.load().to(cutlass.Float16))
         cute.autovec_copy(out, my_D)
 
+        ### BEGIN SOLUTION: free the columns, once every warp has read them
         cute.arch.sync_threads()  # every warp has read tensor memory
         if warp_idx == 0:
             cute.arch.dealloc_tmem(address, columns)
+        ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

@@ -49,13 +49,16 @@ def gemm(M, N, K):
         in_tmem = mma.make_fragment_C(mma.partition_shape_C((block_M, block_N)))
         acc = cute.make_tensor(address, in_tmem.layout)
 
+        ### BEGIN SOLUTION: the first MMA of the loop overwrites acc
         mma.set(tcgen05.Field.ACCUMULATE, False)  # the first MMA overwrites
+        ### END SOLUTION
         for k in cutlass.range(K // block_K, unroll=1):
             # 16 bytes at a time: global memory, registers, shared memory
             cute.copy(copy, A_src[None, None, None, k], A_regs)
             cute.copy(copy, B_src[None, None, None, k], B_regs)
             cute.copy(copy, A_regs, A_dst)
             cute.copy(copy, B_regs, B_dst)
+            ### BEGIN SOLUTION: make the tiles visible; multiply, add, commit; all threads wait
             cute.arch.fence_view_async_shared()  # tcgen05.mma reads through the async proxy
             cute.arch.sync_threads()
             if warp_idx == 0:
@@ -67,6 +70,7 @@ def gemm(M, N, K):
                 with cute.arch.elect_one():
                     tcgen05.commit(done)
             cute.arch.mbarrier_wait(done, k & 1)  # the tiles are free, and acc is complete
+            ### END SOLUTION
 
         # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D
         tile = acc[(None, None), 0, 0]

@@ -20,7 +20,9 @@ def gemm(M, N, K):
     def kernel(A, B, D, layout_A, layout_B, copy, mma):
         thread, _, _ = cute.arch.thread_idx()
         warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        ### BEGIN SOLUTION: m and n, the row and the column of this CTA's tile of D
         n, m, _ = cute.arch.block_idx()
+        ### END SOLUTION
         smem = SmemAllocator()
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
@@ -35,8 +37,10 @@ def gemm(M, N, K):
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()  # the barrier and the address are there
 
+        ### BEGIN SOLUTION: the K tiles of this CTA's rows of A, and those of its rows of B
         A_tiles = cute.local_tile(A, (block_M, block_K), (m, None))  # (m, k, K tile)
         B_tiles = cute.local_tile(B, (block_N, block_K), (n, None))
+        ### END SOLUTION
         my_copy = copy.get_slice(thread)
         A_src, A_dst = my_copy.partition_S(A_tiles), my_copy.partition_D(A_shared)
         B_src, B_dst = my_copy.partition_S(B_tiles), my_copy.partition_D(B_shared)
@@ -73,7 +77,9 @@ def gemm(M, N, K):
         load = tcgen05.Ld32x32bOp(tcgen05.Repetition.x128)
         to_regs = tcgen05.make_tmem_copy(cute.make_copy_atom(load, cutlass.Float32), tile)
         mine = to_regs.get_slice(thread)
+        ### BEGIN SOLUTION: this CTA's tile of D, as the MMA partitions it
         my_tile = my_mma.partition_C(cute.local_tile(D, (block_M, block_N), (m, n)))
+        ### END SOLUTION
         my_D = mine.partition_D(my_tile[(None, None), 0, 0])
         regs = cute.make_rmem_tensor(my_D.shape, cutlass.Float32)
         out = cute.make_rmem_tensor(my_D.shape, cutlass.Float16)

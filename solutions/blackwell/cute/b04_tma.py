@@ -30,6 +30,7 @@ def gemm(M, N, K):
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
 
+        ### BEGIN SOLUTION: allocate the columns, initialise both barriers, make them visible
         if warp_idx == 0:  # the whole warp allocates; one thread initialises the barriers
             cute.arch.alloc_tmem(columns, where)
             cute.arch.relinquish_tmem_alloc_permit()
@@ -37,6 +38,7 @@ def gemm(M, N, K):
                 cute.arch.mbarrier_init(full, 1)
                 cute.arch.mbarrier_init(done, 1)
             cute.arch.mbarrier_init_fence()  # the async proxy has to see the barriers too
+        ### END SOLUTION
         cute.arch.sync_threads()
 
         # TMA takes a tile as one mode: (tile, m or n, k) of a matrix
@@ -59,6 +61,7 @@ def gemm(M, N, K):
 
         mma.set(tcgen05.Field.ACCUMULATE, False)
         for k in cutlass.range(K // block_K, unroll=1):
+            ### BEGIN SOLUTION: warp 0 loads, waits, multiplies, commits; all threads wait
             if warp_idx == 0:
                 with cute.arch.elect_one():
                     cute.arch.mbarrier_arrive_and_expect_tx(full, tile_bytes)
@@ -74,6 +77,7 @@ def gemm(M, N, K):
                     tcgen05.commit(done)
             cute.arch.mbarrier_wait(done, k & 1)  # both tiles are free, and acc is complete
             cute.arch.sync_threads()  # all warps together: nobody misses a phase
+            ### END SOLUTION
 
         # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D
         tile = acc[(None, None), 0, 0]
@@ -89,6 +93,7 @@ def gemm(M, N, K):
         to_shared = cute.make_tiled_copy_D(store, to_regs)
         my_out = to_shared.get_slice(thread)
         cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))
+        ### BEGIN SOLUTION: make D_shared visible to TMA; one warp stores it, and frees acc
         # threads wrote D_shared; TMA reads it through the async proxy
         cute.arch.fence_view_async_shared()
         cute.arch.sync_threads()  # and every warp has read tensor memory
@@ -97,6 +102,7 @@ def gemm(M, N, K):
             cute.arch.cp_async_bulk_commit_group()
             cute.arch.dealloc_tmem(address, columns)
             cute.arch.cp_async_bulk_wait_group(0)
+        ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

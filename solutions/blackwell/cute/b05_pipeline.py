@@ -38,6 +38,7 @@ def gemm(M, N, K):
             cute.arch.relinquish_tmem_alloc_permit()
             with cute.arch.elect_one():
                 cute.arch.mbarrier_init(done, 1)
+        ### BEGIN SOLUTION: the pipeline: its stages, its bytes, its barriers, and who arrives
         # full: one arrival and the bytes of A and B; empty: a commit. All threads meet in it
         pipe = pipeline.PipelineTmaUmma.create(
             num_stages=num_stages,
@@ -47,6 +48,7 @@ def gemm(M, N, K):
             barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
         )
+        ### END SOLUTION
 
         # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
@@ -66,13 +68,16 @@ def gemm(M, N, K):
         in_tmem = mma.make_fragment_C(mma.partition_shape_C((block_M, block_N)))
         acc = cute.make_tensor(address, in_tmem.layout)
 
+        ### BEGIN SOLUTION: two states: where the next load goes, and what the next MMA reads
         # stage and phase of the next load, and of the next MMA
         load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
         use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+        ### END SOLUTION
         if warp_idx == 0:
             mma.set(tcgen05.Field.ACCUMULATE, False)
             # step i loads tile i, and multiplies the one loaded num_stages - 1 steps ago
             for i in cutlass.range(k_tiles + num_stages - 1, unroll=1):
+                ### BEGIN SOLUTION: load tile i; multiply that of num_stages - 1 steps ago
                 if i < k_tiles:
                     pipe.producer_acquire(load)  # the MMAs that read this stage are done
                     s, full = load.index, pipe.producer_get_barrier(load)
@@ -88,8 +93,11 @@ def gemm(M, N, K):
                         mma.set(tcgen05.Field.ACCUMULATE, True)
                     pipe.consumer_release(use)  # a commit: empty, once these MMAs are done
                     use.advance()
+                ### END SOLUTION
+            ### BEGIN SOLUTION: commit all that was multiplied to done
             with cute.arch.elect_one():
                 tcgen05.commit(done)
+            ### END SOLUTION
         cute.arch.mbarrier_wait(done, 0)
 
         # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31, so each thread has a row of D

@@ -28,6 +28,7 @@ def gemm(M, N, K):
 
             for k in T.serial(K // block_K):
                 ks = slice(k * block_K, (k + 1) * block_K)
+                ### BEGIN SOLUTION: copy K tile k, make it visible, multiply, await its commit
                 T.copy(A[:, ks], A_shared)
                 T.copy(B[:, ks], B_shared)
                 T.fence_proxy_async()  # tcgen05.mma reads through the async proxy
@@ -35,9 +36,12 @@ def gemm(M, N, K):
                 operands = A_shared, B_shared, acc
                 T.tcgen05_gemm(*operands, transpose_B=True, mbar=done, clear_accum=(k == 0))
                 T.mbarrier_wait_parity(done, k & 1)
+                ### END SOLUTION
 
+            ### BEGIN SOLUTION: acc to registers to D; all threads meet before acc is freed
             T.copy(acc, regs)  # tcgen05.ld: warp w reads lanes 32 w to 32 w + 31
             T.copy(regs, D)
             T.sync_threads()  # TileLang frees tensor memory next: every warp has read it
+            ### END SOLUTION
 
     return main

@@ -26,21 +26,27 @@ def gemm(M, N, K):
             acc = T.alloc_tmem((block_M, block_N), T.float32)
             regs = T.alloc_fragment((block_M, block_N), T.float32)
             done = T.alloc_barrier(1)  # commit: this K tile is multiplied, its buffers are free
+            ### BEGIN SOLUTION: ms and ns, the rows and the columns of this CTA's tile of D
             m, n = by * block_M, bx * block_N
             ms, ns = slice(m, m + block_M), slice(n, n + block_N)  # rows and columns of D
+            ### END SOLUTION
 
             for k in T.serial(K // block_K):
                 ks = slice(k * block_K, (k + 1) * block_K)
+                ### BEGIN SOLUTION: copy K tile k of this CTA's rows of A and of B
                 T.copy(A[ms, ks], A_shared)
                 T.copy(B[ns, ks], B_shared)
+                ### END SOLUTION
                 T.fence_proxy_async()  # tcgen05.mma reads through the async proxy
                 T.sync_threads()
                 operands = A_shared, B_shared, acc
                 T.tcgen05_gemm(*operands, transpose_B=True, mbar=done, clear_accum=(k == 0))
                 T.mbarrier_wait_parity(done, k & 1)
 
+            ### BEGIN SOLUTION: acc to registers to this CTA's tile of D; meet before the end
             T.copy(acc, regs)
             T.copy(regs, D[ms, ns])
             T.sync_threads()  # TileLang frees tensor memory next: every warp has read it
+            ### END SOLUTION
 
     return main

@@ -28,13 +28,16 @@ def gemm(M, N, K):
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
             acc = T.alloc_tmem((block_M, block_N), T.float32)
             regs = T.alloc_fragment((block_M, block_N), T.float32)
+            ### BEGIN SOLUTION: a full barrier for each stage, and done for the commits
             full = T.alloc_barrier([1] * num_stages)  # TMA: the bytes of A and B have landed
             done = T.alloc_barrier(1)  # commit: this K tile is multiplied, its stage is free
+            ### END SOLUTION
             m, n = by * block_M, bx * block_N
             ms, ns = slice(m, m + block_M), slice(n, n + block_N)  # rows and columns of D
 
             # step i loads tile i and multiplies the one loaded num_stages - 1 steps ago
             for i in T.serial(k_tiles + num_stages - 1):
+                ### BEGIN SOLUTION: load tile i, and multiply the earlier one, if there is one
                 if i < k_tiles:
                     load = i % num_stages
                     ks = slice(i * block_K, (i + 1) * block_K)
@@ -50,6 +53,7 @@ def gemm(M, N, K):
                     T.tcgen05_gemm(*operands, transpose_B=True, mbar=done, clear_accum=(k == 0))
                     T.mbarrier_wait_parity(done, k & 1)
                     T.sync_threads()  # all warps together: nobody misses a phase
+                ### END SOLUTION
 
             T.copy(acc, regs)
             T.copy(regs, D_shared)

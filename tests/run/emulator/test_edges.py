@@ -84,7 +84,7 @@ def check(code, kinds, **launch):
     assert wanted <= found and (wanted or not found), found
 
 
-WARNINGS = {"acquire-missing", "ended-lanes"}
+WARNINGS = {"acquire-missing", "ended-lanes", "barrier-init-unfenced"}
 
 
 # Polls: nobody is held back from a warp that only polls
@@ -272,3 +272,55 @@ def test_a_tma_store_over_what_threads_stored_needs_a_fence_of_global_memory(sto
 def test_the_low_half_of_a_wide_register_is_stored():
     kinds, Y = told("u64 v = (u64)X[t] * 0x100000003; Y[t] = (int)v;")
     assert not kinds and Y[:64].tolist() == [3 * t for t in range(64)]
+
+
+# mbarriers whose init a barrier of the CTA orders, and no fence
+
+UNFENCED = '__shared__ u64 m; if (t == 0) DO("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(&m)));\n'
+LOADED = "if (t == 32) { expect(&m, 256); LOAD; } wait(&m, 0); Y[t] = S[t];"
+FROM_PEER = "send(there(S + 64, rank() ^ 1), S, there(&m, rank() ^ 1))"
+
+
+@pytest.mark.parametrize(
+    "meet, load, cluster, kinds",
+    [
+        ("__syncthreads();", "load(S, X, &m)", 1, "barrier-init-unfenced"),  # as libcu++ shows it
+        ("", "load(S, X, &m)", 1, "barrier-init-race"),
+        ("arrives(); waits();", FROM_PEER, 2, "barrier-init-race"),  # an mbarrier of another CTA
+    ],
+)
+def test_a_bulk_copy_behind_an_init_without_a_fence(meet, load, cluster, kinds):
+    body = SHARED + "S[t] = t; fence();\n" + UNFENCED + meet + LOADED.replace("LOAD", load)
+    found, _ = told(body + "arrives(); waits();", grid=cluster, cluster=cluster)
+    assert any(kinds in one for one in found) and ("error barrier-init-race" in found) == ("race" in kinds)
+
+
+MEMCPY_ASYNC = r"""
+#include <cuda/barrier>
+#include <cooperative_groups.h>
+extern "C" __global__ void k(int* F, int* X, int* Y) {
+  __shared__ alignas(128) int tile[256];
+#pragma nv_diag_suppress static_var_with_dynamic_init
+  __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+  auto block = cooperative_groups::this_thread_block();
+  if (threadIdx.x == 0) init(&bar, blockDim.x);
+  block.sync();
+  cuda::memcpy_async(block, tile, X, cuda::aligned_size_t<16>(sizeof(tile)), bar);
+  bar.arrive_and_wait();
+  for (int i = threadIdx.x; i < 256; i += blockDim.x) Y[i] = tile[255 - i];
+}
+"""
+
+
+@pytest.mark.thorough
+def test_memcpy_async_of_the_programming_guide_is_right():
+    ptx, cubin, resources = nvrtc.compile_source(MEMCPY_ASYNC, nvrtc.cuda_include_dirs())
+    launch = (1, 1, 1), (64, 1, 1), (1, 1, 1), 0
+    tensors = tuple(Tensor(name, (COUNT,), "int32") for name in "FXY")
+    parameters = tuple(Parameter("pointer", name) for name in "FXY")
+    artifact = Artifact("cuda", "k", ptx, cubin, *launch, parameters, tensors, resources)
+    for seed in range(3):
+        F, X, Y = np.zeros(COUNT, np.int32), np.arange(COUNT, dtype=np.int32), np.zeros(COUNT, np.int32)
+        found = emulate(artifact, {"F": F, "X": X, "Y": Y}, seed)
+        assert found.finished and not found.errors
+        assert Y[:256].tolist() == list(range(255, -1, -1))

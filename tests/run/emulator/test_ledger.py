@@ -135,6 +135,27 @@ def test_a_wait_out_of_step_says_whose_turn_it_is():
     assert told and all("this first wait's turn is phase 0, parity 0" in text for text in told)
 
 
+@pytest.mark.parametrize(
+    "arrivals, parities, text",
+    [
+        (2, [0], "it came for phase 0 after phase 1 had ended too: nothing made phase 1 wait for warp 1"),
+        (1, [1], "on a new barrier it would pass at once, but phase 0 ended before it came"),
+        (2, [1, 0], "it came for phase 0 after phase 1 had ended too"),
+        (1, [0, 1], None),  # phase 1 lacks an arrival
+    ],
+)
+def test_a_wait_that_comes_two_phases_late_says_so(arrivals, parities, text):
+    """Warp 0 ends phases, and nothing makes them wait for warp 1."""
+    arrive = "@%p1 mbarrier.arrive.shared::cta.b64 _, [%r3];\n" * arrivals
+    waits = "".join(wait("[%r3]", parity, f"W{i}") for i, parity in enumerate(parities))
+    roles = "setp.eq.s32 %p1, %r0, 0;\nsetp.gt.u32 %p2, %r0, 31;\n@%p2 bra WAITER;\n"
+    body = f"{roles}{arrive}bra OVER;\nWAITER:\n{waits}OVER:\n"
+    found = [run(kernel(init(1) + BARRIER + body, threads=64), seed) for seed in range(24)]
+    told = [f.detail for one in found for f in one.errors if f.kind == "deadlock"]
+    assert told
+    assert any(text in one for one in told) if text else not any("it came" in one for one in told)
+
+
 STATIC = (
     ".shared .align 16 .b8 _ZZ1kE8full_mem[16];\n.shared .align 16 .b8 _ZZ1kE9empty_mem[16];\n"
     ".shared .align 8 .b8 _ZZ1kE4done_mem[8];\n"

@@ -9,25 +9,27 @@ from functools import cache
 import pytest
 import torch
 
+from course_utils.chips import BLACKWELL, HOME
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.faults import kernels
 from course_utils.run.emulator import Emulation, worker
 from course_utils.run.emulator.explain.replay import MOST, replay, replays
-from course_utils.run.emulator.explain.timeline import COPY
+from course_utils.run.emulator.explain.timeline import COLUMNS, COPY, MMA
 from course_utils.run.emulator.launch import emulated
 
 SMALL = (256, 512, 320)  # as other tests emulate them, so that they are compiled once
-SIZES = {"step02": (128, 128, 320)}
+SIZES = {"step02": (128, 128, 320), "b02": (128, 128, 320)}
 
 
 @cache
 def artifact(name):
-    if name.startswith("step"):
+    if name.startswith(("step", "b0")):
         gemm = loading.load_factory(loading.solution_path(name, "tilelang"))
     else:
         gemm = kernels("tilelang")[name].factory()
-    return compile_factory(gemm, "tilelang", SIZES.get(name, SMALL))
+    chip = BLACKWELL if name.startswith("b0") else HOME
+    return compile_factory(gemm, "tilelang", SIZES.get(name, SMALL), chip=chip)
 
 
 @cache
@@ -191,3 +193,26 @@ def test_a_worker_sends_a_figure_of_what_it_found_where_one_is_asked_for(name, s
     assert bool(figure) == sent
     if figure:
         assert figure["fault"]["kind"] == "deadlock" and "256 x 512 x 320" in figure["title"]
+
+
+def test_on_blackwell_the_tensor_core_and_tensor_memory_have_lanes_of_their_own():
+    data = played("b02")
+    assert [lane["name"] for lane in data["lanes"]] == ["warps 0-3", "tensor core", "tensor memory"]
+    (columns,), products = bars(data, COLUMNS, 2), bars(data, MMA, 1)
+    assert len(products) == 5 and not bars(data, MMA, 0)  # a bar per K tile
+    texts = [step[3] for step in data["steps"]]
+    allocated, freed = (
+        next(
+            place
+            for place, text in enumerate(texts)
+            if text.startswith(f"Warp 0 {verb} columns {columns[4]} ")
+        )
+        for verb in ("allocates", "frees")
+    )
+    assert (columns[2], columns[3]) == (allocated, freed)
+    ends = [
+        place for place, text in enumerate(texts) if text.startswith("The commit of warp 0 arrives on done")
+    ]
+    assert len(ends) == 5 and all(bar[3] <= end for bar, end in zip(products, ends, strict=True))
+    read = next(place for place, text in enumerate(texts) if "tcgen05.ld" in text)
+    assert ends[-1] < read < freed

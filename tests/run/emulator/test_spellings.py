@@ -276,9 +276,9 @@ def test_the_page_has_every_instruction_once():
         ("multimem.red.relaxed.gpu.global.add.s32 [%rd1], %r0", "memory of several GPUs"),
         ("tex.1d.v4.f32.s32 {%f10,%f11,%f12,%f13}, [%rd1, {%r0}]", "textures"),
         (
-            "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
-            "[%r1], [%rd1, {%r0, %r0, %r0}], [%r3], {%rs1}",
-            "the Artifact holds tiled tensor maps",
+            "cp.async.bulk.tensor.3d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes "
+            "[%r1], [%rd1, {%r0, %r0, %r0}], [%r3]",
+            "came with Blackwell",
         ),
         ("mbarrier.arrive.noComplete.shared::cta.b64 %rd10, [%r3], 1", "no public kernel was seen to use it"),
     ],

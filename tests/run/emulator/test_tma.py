@@ -502,8 +502,8 @@ def test_a_recorded_launch_fails_where_the_contract_says_so():
 @pytest.mark.parametrize(
     "shape, coordinates, words",
     [
-        ((16, 64), (4, 0), "the first coordinate is 8 bytes"),
-        ((16, 64), (-1, 0), "the first coordinate is -2 bytes"),
+        ((16, 64), (4, 0), "the first is 8 bytes into a row"),
+        ((16, 64), (-1, 0), "the first is -2 bytes into a row"),
         ((16, 64), (8, 0), ""),
         ((16, 64), (-8, -3), ""),
     ],

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Arrivals:
-    """One warp's arrivals on one mbarrier: ``most`` in a round, the last of those at instruction ``at``;
-    ``later`` are those after its first wait for an mbarrier, ``at_once`` the most of one instruction.
+    """One warp's arrivals on one mbarrier: ``count`` in all, ``most`` in a round, the last of those at
+    instruction ``at``; ``later`` are those after its first wait for an mbarrier, ``at_once`` the most of one
+    instruction.
     """
 
+    count: int = 0
     later: int = 0
     round: int = -1
     now: int = 0
@@ -42,11 +44,12 @@ class Arrivals:
 
 @dataclass(slots=True)
 class Passed:
-    """One warp's waits for one mbarrier that have passed: how many; the last one's parity, the phases ended
-    by then, its instruction.
+    """One warp's waits for one mbarrier that have passed: how many; the first one's parity; the last one's
+    parity, the phases ended by then, its instruction.
     """
 
     count: int = 0
+    first: int | None = None
     parity: int | None = None
     phases: int = 0
     at: int = -1
@@ -79,6 +82,7 @@ class Account:
         if mine.round != theirs.rounds:
             mine.round, mine.now = theirs.rounds, 0
         mine.now += count
+        mine.count += count
         mine.at_once = max(mine.at_once, count)
         if mine.now > mine.most:
             mine.most, mine.at = mine.now, path.at
@@ -90,6 +94,7 @@ class Account:
     def passed(self, path: Path, parity: int | None, phases: int) -> None:
         mine = self.waits.setdefault(path.warp, Passed())
         mine.count += 1
+        mine.first = parity if mine.count == 1 else mine.first
         mine.parity, mine.phases, mine.at = parity, phases, path.at
 
     def completed(self, barrier: MBarrier) -> None:

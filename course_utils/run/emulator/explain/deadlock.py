@@ -225,7 +225,7 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
     lacking = _cause("lacks both", one=missing[0], other=missing[1]) if len(missing) > 1 else None
     # who loads has arrived in every phase, and is done
     ended = hopeless and seen.carries_bytes and len(seen.arrivals) == 1
-    late: Tail = _out_of_step(reason, path) or _began_again(barrier, path)
+    late: Tail = _lapped(reason, path) or _out_of_step(reason, path) or _began_again(barrier, path)
     kept, read, release = ((), None, None) if late else _kept(barrier, path)
     if kept:
         late = kept
@@ -383,6 +383,22 @@ def _release(barrier: MBarrier, readers: list[Warp]) -> tuple[Tail, int | None]:
     if len({str(machine.unit(Places).place(at)) for at in static}) != 1:
         return (), None
     return (_cause("ran no release"),), static.pop()
+
+
+def _lapped(reason: PhaseWait, path: Path) -> Tail:
+    """The phase that this wait is for has ended, and the one after it too. A warp's waits for a barrier are
+    for one phase after the other; those that begin with parity 1 on a barrier without bytes pass once first.
+    """
+    barrier = reason.barrier
+    passed = account(barrier).waits.get(path.warp)
+    count, first = (passed.count, passed.first) if passed else (0, reason.parity)
+    if reason.parity is None or first is None or first and account(barrier).carries_bytes:
+        return ()
+    meant = count - first
+    if reason.parity != meant & 1 or barrier.phase <= meant + 1:
+        return ()
+    values = {"who": names.who([path.warp], path.cta), "meant": meant, "next": meant + 1}
+    return (_cause("was lapped" if meant >= 0 else "was lapped at first", **values),)
 
 
 def _out_of_step(reason: PhaseWait, path: Path) -> Tail:

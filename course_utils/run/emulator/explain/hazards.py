@@ -33,7 +33,8 @@ def found(hazard: Hazard) -> Finding:
         findings: Findings = path.machine.unit(Findings)
         wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
         return safe_message(lambda: thought(findings, hazard), None) or findings.find(wordless, hazard.at)
-    return find(path, kind, case, hazard.values, hazard.at, about=hazard.about, notes=hazard.notes)
+    about, notes = hazard.about, hazard.notes
+    return find(path, kind, case, hazard.values, hazard.at, about=about, notes=notes, advice=case)
 
 
 def find(

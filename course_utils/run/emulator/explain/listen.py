@@ -28,6 +28,7 @@ from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.facts.fills import Fills
 from course_utils.run.emulator.explain.facts.launch import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.maps import MapOrder
 from course_utils.run.emulator.explain.owners import Owners
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.results import Results
@@ -85,6 +86,7 @@ def attach(
     if trace:
         trace.record, findings.heard = bool(record), trace.found
     machine.unit(Owners)
+    machine.unit(MapOrder)
     results = machine.unit(Results)
     work, fills, rings = machine.unit(Work), machine.unit(Fills), machine.unit(Stages)
     facts = Facts(machine) if counts else None

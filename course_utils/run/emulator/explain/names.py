@@ -36,6 +36,8 @@ Kinds: TypeAlias = "Callable[[CTA], dict[MBarrier, str]]"
 _PIPELINE = re.compile(r"[Pp]ipeline|\.create\(")
 # one that no load signals has the learner's name beside that of the ring
 _ACCUMULATORS = re.compile(r"(\w+)\s*=\s*(?:pipeline\.)?PipelineUmmaAsync\.create\(")
+# The line that initialises one alone has the learner's name.
+_ALONE = re.compile(r"\bmbarrier_init\((\w+),")
 
 
 def ordered(cta: CTA) -> list[MBarrier]:
@@ -71,7 +73,7 @@ def _placed(barrier: MBarrier, kinds_of: Kinds) -> tuple[str, int, int]:
     if barrier not in kinds:  # one that was initialised anew, or that is no mbarrier any more
         now = mbarriers(barrier.cta).get(barrier.offset)
         return _placed(now, kinds_of) if now else ("barrier", 0, 1)
-    alike = [b for b in kinds if kinds[b] == kinds[barrier]]
+    alike = [b for b in kinds if kinds[b] == kinds[barrier] and _given(b) is None]
     return kinds[barrier], alike.index(barrier), len(alike)
 
 
@@ -102,7 +104,11 @@ def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
     for name, (first, count) in _arrays(barrier.cta).items():
         if first <= barrier.offset < first + 8 * count:
             return name, (barrier.offset - first) // 8, count
-    return None
+    alone = _ALONE.search(account(barrier).place.code)
+    if alone is None or account(barrier).carries_bytes:
+        return None
+    alike = [one for one in mbarriers(barrier.cta).values() if _alike(one, barrier)]
+    return (alone[1], 0, 1) if alike == [barrier] else None
 
 
 def kinds_of(cta: CTA) -> dict[MBarrier, str]:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 Slip: TypeAlias = tuple[Cause, int, tuple[Cause, ...]]
 
 SLIPS = {"deadlock", "barrier-overrun", "phase-lapped"}  # what one that waits in vain, or is lapped, shows
-CAUSES = {"phase-lapped": "barrier-overrun", "read-before-load": "expect-tx"}
+CAUSES = {
+    **{"phase-lapped": "barrier-overrun", "expect-tx": "barrier-overrun"},
+    "read-before-load": "expect-tx",
+}
 # Findings that one arrival too many may be the cause of.
 SUFFER = {
     *("deadlock", "expect-tx", "barrier-overrun", "phase-lapped", "cluster-exit"),
@@ -126,7 +129,10 @@ def _too_often(barrier: MBarrier, fills: int | None) -> Slip | None:
         if barrier.phase <= fills or any(warp.cta is cta for warp in arrivals):
             return None
         return slip("others alone end a phase", everyone), mine.init_at, others
-    if sum(one.later for one in arrivals.values()) <= count * fills:
+    # parts of them that each end a phase may take turns; where no such parts make up the whole, a phase that
+    # ends before anyone has arrived again ended without some of them
+    turns = total % count == 0 or barrier.phase <= max(one.count // one.most for one in arrivals.values())
+    if turns and sum(one.later for one in arrivals.values()) <= count * fills:
         return None
     cause = slip("too many arrivals", everyone)
     double = next((one for one in arrivals.values() if one.most > one.at_once), None)

@@ -80,6 +80,26 @@ class Owners:
 
     # -- what is ordered
 
+    def code_of(self, path: Path, code: int) -> int:
+        """A code of Order as it is kept here."""
+        return self._code(path, code)
+
+    def writers(self, tensor: Tensor, offset: int, count: int) -> set[int]:
+        """The codes of who wrote these bytes; whole elements."""
+        elements = self._elements.get(tensor)
+        if elements is None or not elements.is_written:
+            return set()
+        first, last = offset // elements.element, -(-(offset + count) // elements.element)
+        return set(np.unique(elements.written[first:last]).tolist()) - {0}
+
+    def is_ordered(self, path: Path, code: int) -> bool:
+        """Is what has this code ordered before what ``path`` does next?"""
+        return not self._late(path, np.array([code])).any()
+
+    def who(self, path: Path, code: int) -> str:
+        """Whose a code is, seen from ``path``."""
+        return self._who(path, code)
+
     def _late(self, path: Path, codes: np.ndarray, row: str = "seen") -> np.ndarray:
         """Which codes are not ordered before what ``path`` does next?"""
         late = np.zeros(codes.shape, np.bool_)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
     from course_utils.run.emulator.isa.lowered import Value
     from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.views import View
+    from course_utils.run.emulator.units.pixels import View
     from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
 
 # what to try, by who may still read

@@ -16,7 +16,7 @@ from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.cause import Warps
-from course_utils.run.emulator.explain.timeline import COPY
+from course_utils.run.emulator.explain.timeline import COLUMNS, COPY, MMA, UNITS
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.explain.emulation import Emulation
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST = 1500  # steps of one figure: those up to the fault, or the first ones
 CTAS = 2  # drawn at once: a pair of a cluster
 TOGETHER = {"init", "wait", "pass", "arrive", "registers", "fence", "wgmma", "read", "epilogue", COPY}
+TOGETHER |= {"tcgen05.ld"}
 IDLE = {"init", "registers", "fence"}  # what warps do that have no work of their own
 _INDEX = re.compile(r"(.+)\[(\d+)\]$")
 
@@ -37,7 +38,7 @@ Box: TypeAlias = tuple[tuple[int, int], ...]  # start and size by axis
 
 @dataclass
 class Lane:
-    """One role of one CTA."""
+    """One role of one CTA, or (group -1) one of its units."""
 
     cta: int
     group: int
@@ -46,6 +47,8 @@ class Lane:
 
     def name(self, roles: bool) -> str:
         """As the figure calls it; ``roles``: some warps only load."""
+        if self.role in UNITS:
+            return self.role
         who = _warps("", self.warps)
         return f"{self.role}, {who}" if roles and self.role else who
 
@@ -125,11 +128,12 @@ class Replay:
         self._multiplies: dict[int, tuple[Bar, list[Slot]]] = {}  # the K tile that a lane has issued last
         self._runs: dict[tuple[int, tuple[int, ...]], list[tuple[Bar, list[Slot]]]] = {}
         self._stores: dict[tuple[int, int, str], Bar] = {}
+        self._held: dict[tuple[int, str], Bar] = {}  # columns of tensor memory, by CTA
         for event, following in zip_longest(self.events, self.events[1:]):
             if event.kind == "finding":
                 self._finding(event, following)
             else:
-                getattr(self, "_" + event.kind.split()[0])(event)
+                getattr(self, "_" + event.kind.split()[0].replace(".", "_"))(event)
         self._close()
 
     def _lanes(self) -> list[Lane]:
@@ -142,7 +146,13 @@ class Replay:
         for e in busy or mine:
             key = e.cta, e.warp // 4, e.role
             lanes.setdefault(key, Lane(*key)).warps.add(e.warp)
-        return sorted(lanes.values(), key=lambda lane: (lane.cta, lane.role != "producer", lane.group))
+        units = dict.fromkeys((e.cta, e.unit) for e in self.events if e.unit and e.cta in self.ctas)
+        lanes |= {(cta, -1, unit): Lane(cta, -1, unit) for cta, unit in units}
+        order = ["producer", "", *UNITS]  # any other role is like none
+        return sorted(
+            lanes.values(),
+            key=lambda lane: (lane.cta, order.index(lane.role if lane.role in order else ""), lane.group),
+        )
 
     def _rings(self) -> tuple[dict[Spot, dict[int, tuple[int, int]]], dict[Spot, int]]:
         """Of each tensor that is loaded into a CTA: stage and bytes of each place in shared memory; and how
@@ -182,6 +192,17 @@ class Replay:
     def _who(self, event: Event) -> int:
         return self._lane.get((event.cta, event.warp // 4, event.role), -1)
 
+    def _works_at(self, event: Event) -> int:
+        """The lane of the work itself: the unit's, else that of the warp that issued it."""
+        return self._lane.get((event.cta, -1, event.unit), -1) if event.unit else self._who(event)
+
+    def _called(self, lanes: Iterable[int]) -> str:
+        """Warps, or a unit, by their lanes."""
+        lanes = list(lanes)
+        units = [self.lanes[lane].role for lane in lanes if self.lanes[lane].role in UNITS]
+        warps = {warp for lane in lanes for warp in self.lanes[lane].warps}
+        return " and ".join([*units, *([_warps("", warps)] if warps else [])])
+
     def _step(self, event: Event, text: str, together: object = None) -> dict:
         """Add a step, or take the event into the last one where that is ``together`` with it."""
         lane = self._who(event)
@@ -199,7 +220,7 @@ class Replay:
 
     def _bar(self, event: Event, kind: str, label: str, stage: int | None = None, until: int = 0) -> Bar:
         """A span that begins now, drawn where its warp has a lane."""
-        bar = Bar(self._who(event), self._line(event), kind, self._now, -1, label, stage, until=until)
+        bar = Bar(self._works_at(event), self._line(event), kind, self._now, -1, label, stage, until=until)
         if bar.lane >= 0:
             self.bars.append(bar)
         return bar
@@ -244,12 +265,14 @@ class Replay:
                 if states[-1][0] > self._now and (len(states) == 1 or states[-2][0] < self._now):
                     states[-1][0] = self._now
         text = f"{{who}} arrive{{s}} on {self._of(event)}"
+        if event.unit:
+            text = f"the commit of {{who}} arrives on {self._of(event)}: the MMAs before it are over"
         if expected is not None:
             text += f" and expect{{s}} {expected['count']:,} bytes"
         self._step(event, text, None if expected is not None else (event.home, event.what))
         self._change(event, arrived=last[2] + event.count)
         by = self._arrivals.setdefault(((event.home, event.what), last[1]), {})
-        by[self._who(event)] = self._now
+        by[self._works_at(event)] = self._now
 
     def _expect(self, event: Event) -> None:
         last = self._last(event)
@@ -347,8 +370,7 @@ class Replay:
     def _hold(self, slot: Slot, state: str, later: int = 0) -> None:
         """What a stage holds from this step on, or from the next (``later``)."""
         fill = self._fills[slot]
-        warps = {warp for lane in fill.readers for warp in self.lanes[lane].warps}
-        row = [self._now + later, state, fill.tile(), _warps("", warps) if warps else ""]
+        row = [self._now + later, state, fill.tile(), self._called(fill.readers)]
         states = self.slots[slot]
         if states[-1][1:] == row[1:]:
             return
@@ -368,7 +390,7 @@ class Replay:
         return found
 
     def _wgmma(self, event: Event) -> None:
-        lane, slots = self._who(event), self._read_slots(event)
+        lane, slots = self._works_at(event), self._read_slots(event)
         fills = [self._fills[slot] for slot in slots if slot in self._fills]
         current = self._multiplies.get(lane)
         if current is None or current[0].fills != fills or current[0].end >= 0:
@@ -378,7 +400,7 @@ class Replay:
             text = f"{{who}} multipl{{ies}} {' and '.join(tiles) or 'a tile of shared memory'}{where}"
             self._step(event, text)
             stage = stages[0] if len(stages) == 1 else None
-            bar = self._bar(event, "wgmma", " ".join(tiles) or event.what, stage)
+            bar = self._bar(event, event.kind, " ".join(tiles) or event.what, stage)
             bar.fills = fills
             current = self._multiplies[lane] = bar, slots
             for slot, fill in zip(slots, fills, strict=False):
@@ -389,7 +411,7 @@ class Replay:
         self._runs.setdefault((lane, event.reads), []).append(current)
 
     def _read(self, event: Event) -> None:
-        waiting = self._runs.get((self._who(event), event.reads))
+        waiting = self._runs.get((self._works_at(event), event.reads))
         if not waiting:
             return
         bar, slots = waiting.pop(0)
@@ -404,6 +426,30 @@ class Replay:
                 fill.readers.discard(bar.lane)
                 after = ("early", "free") if fill.released else ("read", "used")
                 self._hold(slot, after[not fill.readers])
+
+    # tcgen05.mma, whose bars are in the lane of the tensor core
+
+    def _tcgen05_mma(self, event: Event) -> None:
+        self._wgmma(event)
+
+    def _tcgen05_ld(self, event: Event) -> None:
+        text = f"{{who}} read{{s}} columns {event.what} of tensor memory (tcgen05.ld)"
+        self._step(event, text, event.what)
+
+    def _ran(self, event: Event) -> None:
+        self._read(event)
+
+    def _commit(self, event: Event) -> None:
+        self._step(event, f"{{who}} commit{{s}} to {self._of(event)} all that it has issued")
+
+    def _alloc(self, event: Event) -> None:
+        self._step(event, f"{{who}} allocate{{s}} columns {event.what} of tensor memory")
+        self._held[event.cta, event.what] = self._bar(event, COLUMNS, event.what)
+
+    def _dealloc(self, event: Event) -> None:
+        self._step(event, f"{{who}} free{{s}} columns {event.what} of tensor memory")
+        if bar := self._held.pop((event.cta, event.what), None):
+            bar.end = self._now
 
     def _store(self, event: Event) -> None:
         self._step(event, f"{{who}} stores {event.what} by TMA")
@@ -438,7 +484,7 @@ class Replay:
 
     def _finding(self, event: Event, following: Event | None) -> None:
         """A load or a wgmma that is at fault is looked at before it is issued."""
-        soon = following is not None and following.kind in ("load", "wgmma", "store")
+        soon = following is not None and following.kind in ("load", "wgmma", MMA, "store")
         late = soon and following is not None and following.time == event.time
         self.found[event.what, str(event.place)] = self._now + late
 
@@ -453,7 +499,7 @@ class Replay:
         for step in self.steps:
             step["text"] = self._told(step)
         for lane in range(len(self.lanes)):
-            for kinds in (("TMA load", "TMA store"), ("wgmma", "epilogue", COPY)):
+            for kinds in (("TMA load", "TMA store"), ("wgmma", "epilogue", COPY, MMA, COLUMNS)):
                 ends: list[int] = []
                 for bar in (bar for bar in self.bars if bar.lane == lane and bar.kind in kinds):
                     free = next((i for i, end in enumerate(ends) if end <= bar.begin), len(ends))
@@ -510,7 +556,7 @@ def _chosen(emulation: Emulation, finding: Finding | None) -> list[int]:
             events = [e for e in events if e.cluster == mine[0].cluster]
         if finding.waiting:
             return sorted({row["cta"] for row in finding.waiting})[:CTAS]
-    working = [e for e in events if e.kind in ("load", "wgmma", COPY)]
+    working = [e for e in events if e.kind in ("load", "wgmma", MMA, COPY)]
     first = min(working or events, key=lambda e: e.cta, default=None)
     if first is None:
         return [0]
@@ -561,7 +607,7 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
         return [[max(row[0] - begin, 0), *row[1:]] for row in before + inside]
 
     steps = played.steps[begin:end]
-    works = (i for i, step in enumerate(steps) if step["kind"] in ("load", "wgmma", COPY))
+    works = (i for i, step in enumerate(steps) if step["kind"] in ("load", "wgmma", MMA, COPY))
     bars = [bar for bar in played.bars if bar.end >= begin and bar.begin < end]
     used = sorted({step["line"] for step in steps} | {bar.line for bar in bars})
     places = list(played.places)
@@ -572,7 +618,10 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
         "ctas": played.ctas,
         "steps": [[s["time"], s["kind"], s["lane"], s["text"], used.index(s["line"])] for s in steps],
         "lines": [_line(places[i]) for i in used],
-        "lanes": [{"cta": one.cta, "name": one.name(played.roles)} for one in played.lanes],
+        "lanes": [
+            {"cta": one.cta, "name": one.name(played.roles), "unit": one.role in UNITS}
+            for one in played.lanes
+        ],
         "bars": [
             [b.lane, b.kind, max(b.begin - begin, 0), min(b.end, end - 1) - begin, b.label, b.stage, b.level]
             + [used.index(b.line)]

@@ -17,7 +17,7 @@ from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Place, Places
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.work import CopyBegins, Piece, WriteBegins
-from course_utils.run.emulator.units import mbarrier, wgmma
+from course_utils.run.emulator.units import mbarrier, tcgen05, tmem, wgmma
 from course_utils.run.emulator.units.mbarrier import Arrived, BytesLanded, Expected, MBarrier, PhaseWait
 from course_utils.run.emulator.units.sync import ProxyFenced, RegistersAsked, RegisterWait, ThreadWait
 from course_utils.run.emulator.units.tma import LoadIssued, LoadLanded, StoreIssued, StoreRead, StoresWaited
@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 LIMIT = 200_000  # spans and arrivals kept; events as well
 COPY = "copy by threads"
+MMA, COLUMNS = "tcgen05.mma", "columns"
+TENSOR_CORE, TENSOR_MEMORY = "tensor core", "tensor memory"
+UNITS = (TENSOR_CORE, TENSOR_MEMORY)  # what works for a whole CTA, beside its warps: lanes of their own
 
 
 @dataclass(slots=True)
 class Span:
     """``kind`` is "TMA load", "TMA store", "wgmma", "copy by threads", "epilogue" or "wait"; ``label`` the
-    tensor, the shape or the barrier.
+    tensor, the shape or the barrier. Of ``UNITS``, by ``role``: "tcgen05.mma", and "columns" that are
+    allocated.
 
     ``phase`` is the mbarrier's phase that a load signals or a wait is for, else None. ``at`` is the
     instruction's index.
@@ -79,6 +83,8 @@ class Event:
     ``home``, for ``barrier``; "loaded" has landed: ``key`` is the same for both. "wgmma" is issued and reads
     shared memory at ``reads``, "read" has run; "store" and "stored"; "copy by threads" and "epilogue", which
     last until ``end``; "fence", "registers" (``count`` a thread), and "finding" (``what``).
+    On Blackwell "tcgen05.mma" and "ran", "commit" to the mbarrier ``what``, whose "arrive" has ``unit``;
+    "alloc", "tcgen05.ld" and "dealloc" of the columns ``what``. ``unit`` is of ``UNITS``: whose work it is.
     """
 
     time: int
@@ -100,6 +106,7 @@ class Event:
     reads: tuple[int, ...] = ()  # offsets of A and B, as far as they are in shared memory
     key: int = 0
     end: int = 0
+    unit: str = ""
 
 
 class Trace:
@@ -113,13 +120,17 @@ class Trace:
         self.arrivals: list[Arrival] = []
         self.events: list[Event] = []
         # of this cluster: spans of what ends by itself, and of work that goes on
-        self._spans: dict[Load | Store | Operation, Span] = {}
+        self._spans: dict[Load | Store | Operation | tcgen05.Operation | tuple, Span] = {}
         self._pieces: list[tuple[Span, Piece]] = []
         # the last spans' warps, and the barriers that label them; the last arrivals' barriers: unnamed as yet
         self._unnamed: list[tuple[Warp, MBarrier | None]] = []
         self._arrived: list[MBarrier] = []
         # of this cluster: time, kind, warp, instruction, what it is about, and a number
         self._noted: list[tuple[int, str, Warp | None, int, Any, int]] = []
+        # warps that have issued tcgen05.mma, and the instructions that commit them
+        self._issuers: set[Warp] = set()
+        self._commits: set[int] = set()
+        self._roles: dict[Warp, str] = {}
         self._clusters = self._findings = 0
         listen, note = machine.probe.listen, self.note
         listen(LoadIssued, self._load_issued)
@@ -129,6 +140,12 @@ class Trace:
         listen(StoresWaited, lambda event: note("pass", event.path, "the TMA stores"))
         listen(MultiplyIssued, self._multiply_issued)
         listen(Ran, self._ran)
+        listen(tcgen05.Issued, self._mma_issued)
+        listen(tcgen05.Completed, self._mma_completed)
+        listen(tcgen05.CommitIssued, self._commit_issued)
+        listen(tmem.Allocated, self._allocated)
+        listen(tmem.Loaded, self._columns_loaded)
+        listen(tmem.Freed, self._freed)
         listen(wgmma.WaitPassed, lambda event: note("pass", event.path, "wgmma"))
         listen(WriteBegins, lambda event: self._works(event, COPY if event.copies else "epilogue"))
         listen(CopyBegins, lambda event: self._works(event, COPY))
@@ -165,7 +182,16 @@ class Trace:
             self._unnamed.append((path.warp, barrier))
         return span
 
-    def _end(self, what: Load | Store | Operation) -> None:
+    def _begin_unit(self, path: Path, unit: str, kind: str, label: str, what: Any) -> None:
+        """``what`` begins, in the lane of a unit of the path's CTA."""
+        now = self.machine.executed
+        span = Span(path.cta.number, -1, unit, kind, label, now, now, path.at)
+        self._spans[what] = span
+        if len(self.spans) < LIMIT:
+            self.spans.append(span)
+            self._unnamed.append((path.warp, None))
+
+    def _end(self, what: Any) -> None:
         self._spans[what].end = self.machine.executed
 
     def _load_issued(self, event: LoadIssued) -> None:
@@ -194,6 +220,35 @@ class Trace:
         op = event.operation
         self._end(op)
         self._note(self.machine.executed, "read", event.group.warps[0], op.at, op)
+
+    def _mma_issued(self, event: tcgen05.Issued) -> None:
+        self._issuers.add(event.path.warp)
+        self._begin_unit(event.path, TENSOR_CORE, MMA, str(event.operation), event.operation)
+        self.note(MMA, event.path, event.operation)
+
+    def _mma_completed(self, event: tcgen05.Completed) -> None:
+        op = event.operation
+        self._end(op)
+        self._note(self.machine.executed, "ran", op.path.warp, op.at, op)
+
+    def _commit_issued(self, event: tcgen05.CommitIssued) -> None:
+        self._commits.add(event.path.at)
+        for barrier in event.barriers:
+            self.note("commit", event.path, barrier)
+
+    def _allocated(self, event: tmem.Allocated) -> None:
+        path, memory = event.path, event.memory
+        one = list(memory.allocations.values())[-1]  # the newest
+        label = _columns(one.low, one.low + one.count)
+        self._begin_unit(path, TENSOR_MEMORY, COLUMNS, label, (memory, one.low))
+        self.note("alloc", path, label)
+
+    def _columns_loaded(self, event: tmem.Loaded) -> None:
+        self.note("tcgen05.ld", event.path, _columns(event.low, event.high))
+
+    def _freed(self, event: tmem.Freed) -> None:
+        self._end((event.memory, event.low))
+        self.note("dealloc", event.path, _columns(event.low, event.high))
 
     def _works(self, event: WriteBegins | CopyBegins, kind: str) -> None:
         span = self.begin(event.path, kind, "D" if kind == "epilogue" else "a tile")
@@ -235,9 +290,11 @@ class Trace:
             span.end = piece.until
         kinds = cache(names.kinds_of)
         called = cache(lambda barrier: names.of_barrier(barrier, kinds))
+        self._roles = {warp: role(warp).name() for warp, _ in self._unnamed}
+        self._share_roles()
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
-            span.role = role(warp).name()
+            span.role = span.role or self._roles[warp]
             if barrier is not None:
                 span.label = called(barrier)
         arrivals = self.arrivals[len(self.arrivals) - len(self._arrived) :]
@@ -252,17 +309,34 @@ class Trace:
         self._arrived.clear()
         self._spans.clear()
         self._pieces.clear()
+        self._issuers.clear()
+        self._commits.clear()
+
+    def _share_roles(self) -> None:
+        """Roles of a kernel with tcgen05.mma, whose warps multiply without holding sums: as they are where
+        some warps only load, else one for all.
+        """
+        if not self._issuers:
+            return
+        split = any(name == "producer" and warp not in self._issuers for warp, name in self._roles.items())
+        writing = {(span.cta, span.warp) for span, _ in self._pieces}
+        for warp, name in self._roles.items():
+            if not split:
+                self._roles[warp] = "worker"
+            elif warp in self._issuers:
+                self._roles[warp] = "MMA"
+            elif not name and (warp.cta.number, warp.index) in writing:
+                self._roles[warp] = "epilogue"
 
     def _tell(self, called: Callable[[MBarrier], str]) -> None:
         """The events of the cluster that has run. ``called`` names an mbarrier."""
-        roles: dict[Warp, str] = {}
         for time, kind, warp, at, what, number in self._noted[: max(LIMIT - len(self.events), 0)]:
             place = self.machine.unit(Places).place(at)
             event = Event(time, kind, self._clusters, -1, -1, "", place, count=number)
             if warp is not None:
-                if warp not in roles:
-                    roles[warp] = role(warp).name()
-                event.cta, event.warp, event.role = warp.cta.number, warp.index, roles[warp]
+                if warp not in self._roles:
+                    self._roles[warp] = role(warp).name()
+                event.cta, event.warp, event.role = warp.cta.number, warp.index, self._roles[warp]
             if isinstance(what, PhaseWait):
                 event.parity, what = what.parity, what.barrier
             if isinstance(what, MBarrier):
@@ -271,9 +345,15 @@ class Trace:
                 self._of_load(event, what, called)
             elif isinstance(what, Operation):
                 _of_wgmma(event, what)
+            elif isinstance(what, tcgen05.Operation):
+                _of_mma(event, what)
             else:
                 event.what = _called(what)
                 event.end = what.end if isinstance(what, Span) else 0
+            if kind in ("alloc", "dealloc"):
+                event.unit = TENSOR_MEMORY
+            if kind == "arrive" and at in self._commits:
+                event.unit = TENSOR_CORE
             if kind == "flip":
                 event.phase, event.count = number, 0
             self.events.append(event)
@@ -290,6 +370,19 @@ def _of_wgmma(event: Event, op: Operation) -> None:
     operands = ((op.a, 64, op.shape.a_major, 1), (op.b, op.shape.N, op.shape.b_major, op.shape.slices))
     event.reads = tuple(operand_units(d, *of)[2] * UNIT for d, *of in operands if d is not None)
     event.what = str(op.shape)
+
+
+def _of_mma(event: Event, op: tcgen05.Operation) -> None:
+    (rows_of_a, rows_of_b), d = op.rows, op.descriptor
+    operands = [(op.b, rows_of_b, d.b_major)]
+    if not op.from_tmem:
+        operands.insert(0, (op.a, rows_of_a, d.a_major))
+    event.reads = tuple(operand_units(*one)[2] * UNIT for one in operands)
+    event.what, event.unit, event.key = str(op), TENSOR_CORE, id(op)
+
+
+def _columns(low: int, high: int) -> str:
+    return f"{low} to {high - 1}"
 
 
 def _called(what: Any) -> str:

@@ -171,6 +171,10 @@ SENTENCES = {
     "nobody loads": "<; no warp of CTA {cta} loads a tile: do both roles take the same tiles?>",
     "passes at once": "on a new barrier a wait for parity 1 passes at once",
     "turn has passed": "<; this {nth} wait's turn is phase {phase}, parity {parity}>",
+    "was lapped": "<; it came for phase {meant} after phase {next} had ended too: nothing made phase {next} "
+    "wait for {who}>",
+    "was lapped at first": "<; on a new barrier it would pass at once, but phase {next} ended before it "
+    "came: nothing made phase {next} wait for {who}>",
     "stage begins anew": "<; it waits for this one {count:again|over and over}, and {never} for {barrier}: "
     "does its stage begin anew?>",
     "read and do not arrive": "<; {who} have read the stage and do not arrive>",
@@ -224,14 +228,21 @@ SENTENCES = {
     "a tensor map past the end": "{who} reads a tensor map past the end of {what}",
     "a store past the end": "{who} writes the end of {tensor}, whose last row ends within 16 bytes: TMA "
     "writes all 16, {count} past its end",
-    "an inner coordinate": "{who} loads or stores {tensor} at {coordinates}: the first coordinate is "
-    "{bytes:,} bytes, and TMA begins at multiples of 16",
+    "an inner coordinate": "{who} {who:uses|use} {tensor} at coordinates {coordinates}: the first is "
+    "{bytes:,} bytes into a row, and TMA begins at multiples of 16",
     "a store coordinate": "{who} stores to {tensor} at {coordinates}, and no coordinate of a store may be "
     "negative",
     "a reduction of another type": "{who} reduces into {tensor} by .{operation}, which PTX does not have for "
     "{type}",
     "signals another CTA": "{who} {who:writes|write} shared memory of CTA {home} and {who:signals|signal} an "
     "mbarrier of CTA {cta}: both must be one CTA's",
+    "a map is used without a release": "{who} uses the tensor map at byte {offset:,} of {what}, which {by} "
+    "changed: no fence.proxy.tensormap::generic.release follows the change",
+    "a map is used without an acquire": "{who} uses the tensor map at byte {offset:,} of {what}, which {by} "
+    "changed: no fence.proxy.tensormap::generic.acquire of it comes after",
+    "uses a map that is changed unordered": "{who} uses the tensor map at byte {offset:,} of {what}, which "
+    "{by} changes: nothing orders the two",
+    "another mode": "{who} uses the tensor map over {tensor} in {asks} mode, and it was made for the other",
     "another rank": "a {rank}d transfer uses the tensor map over {tensor}, whose rank is {has}",
     "a bulk copy's size": "{who} copies {count:,} bytes in bulk, which 16 does not divide",
     "a bulk copy outside": "{who} copies {what}",
@@ -569,6 +580,9 @@ MEANING = {
     "barrier-init-race": "An mbarrier is used before its initialisation is surely visible. After "
     "mbarrier.init, fence (fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA "
     "uses it.",
+    "barrier-init-unfenced": "A bulk copy signals an mbarrier of its own CTA, and only a barrier of the CTA "
+    "stands after the init, as in libcu++'s examples of cuda::memcpy_async. NVIDIA's examples for TMA fence "
+    "too: fence.mbarrier_init in the thread that initialises.",
     "phase-lapped": "An mbarrier finished another phase before a waiting warp had seen the last one; the "
     "parity it waits for may never show again. Nobody may go a round ahead of a waiter.",
     "named-barrier": "Warps disagree on how many threads meet at a named barrier, or the count is no "
@@ -590,6 +604,10 @@ MEANING = {
     "its own pair): is the grid as large as the loop's stride?",
     "misaligned": "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 "
     "for an mbarrier.",
+    "tensormap-fence": "TMA reads tensor maps through a proxy of its own. The thread that changes a map in "
+    "memory fences (fence.proxy.tensormap::generic.release) and then signals; the thread that issues the "
+    "transfer waits for that and fences too (fence.proxy.tensormap::generic.acquire, with the map's "
+    "address).",
     "swizzle-alignment": "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 "
     "for 64B, 256 for 32B). Align the buffer, or say so in the descriptor's base offset.",
     "tensor-map": "A tensor map cannot be used as it stands.",
@@ -644,6 +662,7 @@ MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
     **dict.fromkeys(("swizzle-alignment", "acquire-missing", "proxy-fence-refill"), "warning"),
+    "barrier-init-unfenced": "warning",
     **dict.fromkeys(("wgmma-fence-read", "ended-lanes", "tmem-wait"), "warning"),
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
 }
@@ -676,6 +695,8 @@ ADVICE = {
     "counts.",
     "fewer bytes at once": "An mbarrier counts at most 2^20 - 1 bytes that are expected and have not come. "
     "Expect those of one stage at a time, or signal several mbarriers.",
+    "an inner coordinate": "Coordinates count elements, innermost first: multiply the number of a tile by "
+    "its width. A tile that begins elsewhere than at a multiple of 16 bytes is out of TMA's reach.",
     "stored by several": "Each warp waits for the stores that it has issued itself, so a store that another "
     "warp issues too is under way longer than the wait says. Let one warp store, commit and wait.",
 }

@@ -126,13 +126,16 @@ class MBarrier(Holder):
         self.waiting: list[Path] = []
         self.woken: list[Path] = []
 
-    def use(self, path: Path, by_tma: bool = False) -> None:
-        """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
+    def use(self, path: Path, by_tma: bool = False, documented: bool = False) -> None:
+        """Is the initialisation surely visible to this warp, or to a TMA load that it issues? ``documented``:
+        libcu++ (cuda::memcpy_async, cuda::device::memcpy_async_tx) shows such a load with no fence between.
+        """
         agent, time = self.init
         if path.warp.clock.seen[agent] < time:
             path.report("barrier-init-race", "mbarrier used before its init", who=path.warp, barrier=self)
         elif by_tma and not self.fenced:
-            path.report("barrier-init-race", "mbarrier signalled before a fence", barrier=self)
+            kind = "barrier-init-unfenced" if documented else "barrier-init-race"
+            path.report(kind, "mbarrier signalled before a fence", barrier=self)
 
     def arrive(self, path: Path, count: int, scope: int = CLUSTER_SCOPE) -> None:
         """``scope`` is how far the arrival releases what came before it, 0 where it does not."""
@@ -178,11 +181,11 @@ class MBarrier(Holder):
         path.machine.probe.emit(Expected(path, self, count))
         path.machine.progress += 1
 
-    def load_issued(self, path: Path, count: int) -> int:
-        """An operation that will signal this barrier is issued. Returns the phase that its bytes belong
-        to.
+    def load_issued(self, path: Path, count: int, documented: bool = False) -> int:
+        """An operation that will signal this barrier is issued; ``documented`` as in ``use``. Returns the
+        phase that its bytes belong to.
         """
-        self.use(path, by_tma=True)
+        self.use(path, by_tma=True, documented=documented)
         self.used = True
         path.machine.probe.emit(BytesIssued(path, self, count))
         self.issued += count

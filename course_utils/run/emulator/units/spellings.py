@@ -96,13 +96,13 @@ WORDS: dict[str, frozenset[str]] = {
         "cp.async.commit_group cp.async.wait_group cp.async.wait_all": "",
         "cp.async.mbarrier": f"arrive noinc {_SPACES} b64",
         "cp.async.bulk": _BULK,
-        "cp.async.bulk.tensor": f"{_TILES} {_CTAS}",
+        "cp.async.bulk.tensor": f"{_TILES} im2col {_CTAS}",
         "cp.reduce.async.bulk": f"{_BULK} {_REDUCES} noftz f16 bf16 b32 u32 s32 b64 u64 s64 f32 f64",
         "cp.reduce.async.bulk.tensor": f"{_TILES} {_REDUCES}",
         "cp.async.bulk.commit_group": "",
         "cp.async.bulk.wait_group": "read",
         "cp.async.bulk.prefetch": "L2 global L2::cache_hint",
-        "cp.async.bulk.prefetch.tensor": "1d 2d 3d 4d 5d tile L2 global L2::cache_hint",
+        "cp.async.bulk.prefetch.tensor": "1d 2d 3d 4d 5d tile im2col L2 global L2::cache_hint",
         "tensormap.replace": "tile global_address rank box_dim global_dim global_stride element_stride "
         "elemtype interleave_layout swizzle_mode fill_mode global shared::cta b1024 b32 b64",
         "tensormap.cp_fenceproxy": f"global shared::cta tensormap::generic release {_SCOPES} sync aligned",
@@ -191,7 +191,8 @@ MODELLED: tuple[tuple[str, str, str], ...] = (
     ("atomics", "also of vectors and of pairs of halves", "atom red st.async red.async"),
     (
         "copies",
-        "TMA tiles of rank 1 to 5, all swizzles of Hopper, multicast; tensor maps changed on the device",
+        "TMA tiles of rank 1 to 5, all swizzles of Hopper, multicast; loads in im2col mode; tensor maps "
+        "changed on the device",
         "cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all cp.async.mbarrier "
         "cp.async.bulk cp.async.bulk.tensor cp.async.bulk.commit_group cp.async.bulk.wait_group "
         "tensormap.replace tensormap.cp_fenceproxy",
@@ -252,7 +253,7 @@ REFUSED: dict[str, str] = {
     "block_scale mxf8f6f4 mxf4 mxf4nvf4": _LATER,
     "cvt.rs e2m1x2 e2m3x2 e3m2x2 ue8m0x2 s2f6x2": _LATER,
     "multimem": "addresses memory of several GPUs at once",
-    "im2col im2col_no_offs": "the Artifact holds tiled tensor maps, not the boxes of pixels of an im2col map",
+    "im2col_no_offs": "no public kernel was seen to use it",
     "wmma": "the ISA leaves open which thread holds which element; mma.sync and wgmma say so",
     "tex tld4 txq istypep": "textures",
     "suld sust sured suq": "surfaces",
@@ -287,7 +288,7 @@ NOT_JUDGED: tuple[tuple[str, str], ...] = (
     ("global memory that is written while a load of TMA or `cp.async` reads it", "the read is over at once"),
     ("two TMA stores of one CTA to the same elements", "the later one wins"),
     ("the lanes of a warp", "they share one clock"),
-    ("a tensor map that was changed", "the change is seen at once, with its fence or without"),
+    ("the scope of a fence for tensor maps", "any scope reaches all threads"),
     ("`griddepcontrol.wait`", "the kernel before has ended by then"),
     ("`discard`", "memory keeps what it held"),
     ("`.ftz`", "subnormal numbers are kept"),

@@ -188,7 +188,7 @@ _IDLE = (
 )
 _KEPT = (
     *("pmevent", "griddepcontrol.launch_dependents", "griddepcontrol.wait"),
-    *("fence.proxy", "fence.proxy.tensormap::generic"),
+    "fence.proxy",
     *("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"),
 )
 TABLE: dict[str, Builder] = {
@@ -251,6 +251,7 @@ TABLE: dict[str, Builder] = {
     "membar.proxy.async": sync.proxy_fence,
     "fence.proxy.async": sync.proxy_fence,
     "fence.proxy.async::generic": sync.proxy_fence,
+    "fence.proxy.tensormap::generic": tensormaps.fence,
     "fence.mbarrier_init": _warp(lambda p, m: mbarrier.fence(p)),
     "mbarrier": mbarrier.mbarrier,
     "mbarrier.pending_count": mbarrier.mbarrier,

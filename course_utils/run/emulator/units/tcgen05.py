@@ -91,6 +91,13 @@ class Issued:
 
 
 @dataclass(slots=True)
+class Completed:
+    """An operation has run."""
+
+    operation: Operation
+
+
+@dataclass(slots=True)
 class CommitIssued:
     """A commit is on its way to these mbarriers. ``issuer`` has issued ``issuer.time`` operations by now."""
 
@@ -456,6 +463,8 @@ class Commit:
         run(due)
         del queue[: len(due)]
         self.path.machine.progress += 1
+        for operation in due:
+            self.path.machine.probe.emit(Completed(operation))
         at, self.path.at = self.path.at, self.at
         for barrier in self.barriers:
             barrier.arrive_later(self.path, self.clock)

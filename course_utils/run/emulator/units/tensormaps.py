@@ -1,20 +1,23 @@
 """Tensor maps as 128 bytes in memory: read where a transfer names one, and changed by tensormap.replace.
 
 PTX ISA, "Tensor Map modification": tensormap.replace, tensormap.cp_fenceproxy. The bytes are laid out as the
-driver writes them (``tma.encoding``). What orders a change before the transfer that reads it, a
-fence.proxy.tensormap, is not checked.
+driver writes them (``tma.encoding``). A change is seen at once; ``explain.maps`` says where a
+fence.proxy.tensormap is missing.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_utils.artifact import TENSOR_MAP_BYTES
+from course_utils.artifact import TENSOR_MAP_BYTES, PixelMap, TensorMap
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.access import Write
+from course_utils.run.emulator.units.pixels import PixelView
 from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.encoding import LAYOUT, decode
 
@@ -37,6 +40,31 @@ _FIELDS = {
 _LAST_ELEMENT_TYPE = 10  # bf16; those after it are tf32's
 
 
+@dataclass(slots=True)
+class MapReleased:
+    """A warp has released its changes of maps to the proxy that reads them."""
+
+    path: Path
+
+
+@dataclass(slots=True)
+class MapAcquired:
+    """A warp has acquired the map at an offset of a tensor."""
+
+    path: Path
+    region: memory.Tensor
+    offset: int
+
+
+@dataclass(slots=True)
+class MapUsed:
+    """A transfer by the map at an offset of a tensor is about to be issued."""
+
+    path: Path
+    region: memory.Tensor
+    offset: int
+
+
 class TensorMaps:
     """The tensor maps of a launch: those among the kernel's parameters by their offset there, and those that
     lie elsewhere by their bytes.
@@ -45,10 +73,16 @@ class TensorMaps:
     def __init__(self, machine: Machine) -> None:
         self.read: dict[bytes, TensorView] = {}
         self.given = {
-            offset: TensorView(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
+            offset: _over(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
             for offset, one in machine.arguments.items()
             if one.kind == "tensor_map" and one.tensor_map
         }
+
+
+def _over(name: str, tensor_map: TensorMap, region: memory.Region) -> TensorView | PixelView:
+    if isinstance(tensor_map, PixelMap):
+        return PixelView(name, tensor_map, region)
+    return TensorView(name, tensor_map, region)
 
 
 def replace(instruction: Instr) -> Lowered:
@@ -67,7 +101,7 @@ def replace(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, address: Value, new: Value) -> None:
         for lane in memory.lanes_of(m):
-            data = _bytes(p, memory.pick(address, lane), space)
+            data = _changed(p, memory.pick(address, lane), space)
             number = int.from_bytes(data.tobytes(), "little")
             picked = memory.pick(new, lane)
             if name == "global_stride":
@@ -89,10 +123,28 @@ def copy(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask, to: Value, where: Value) -> None:
         lane = memory.lanes_of(m)[0]
         data = _bytes(p, memory.pick(where, lane), "shared")
-        _bytes(p, memory.pick(to, lane), "global")[:] = data
+        _changed(p, memory.pick(to, lane), "global")[:] = data
+        p.machine.probe.emit(MapReleased(p))
         p.machine.progress += 1
 
     return Lowered("warp", function, sources=((target, 64), (source, 32)), cut=True)
+
+
+def fence(instruction: Instr) -> Lowered:
+    """fence.proxy.tensormap::generic.release.SCOPE, or .acquire.SCOPE [map], 128. Any scope reaches all."""
+    if "release" in instruction.opcode:
+        return Lowered("warp", lambda p, m: p.machine.probe.emit(MapReleased(p)), cut=True)
+    address, size = instruction.operands
+    if size.value != TENSOR_MAP_BYTES:
+        raise ValueError(f"a size of {size.value}")
+
+    def acquire(p: Path, m: Mask, where: Value) -> None:
+        for lane in memory.lanes_of(m):
+            region, offset = _place(p, memory.pick(where, lane), "generic")
+            if isinstance(region, memory.Tensor):
+                p.machine.probe.emit(MapAcquired(p, region, offset))
+
+    return Lowered("warp", acquire, sources=((address, 64),), cut=True)
 
 
 def _set(number: int, field: str, ordinal: int, stored: int) -> int:
@@ -101,18 +153,36 @@ def _set(number: int, field: str, ordinal: int, stored: int) -> int:
     return number & ~((1 << width) - 1 << bit) | stored << bit
 
 
-def _bytes(path: Path, address: int, space: str) -> np.ndarray:
-    """The 128 bytes at an address, as a view."""
+def _place(path: Path, address: int, space: str) -> tuple[memory.Region, int]:
+    """Where 128 bytes at an address lie."""
     region, offset = addresses.locate(path, None, address, space, 64)
     if offset + TENSOR_MAP_BYTES > region.size:
         path.halt("out-of-bounds", "a tensor map past the end", who=path.warp, what=region.name)
+    return region, offset
+
+
+def _bytes(path: Path, address: int, space: str) -> np.ndarray:
+    """The 128 bytes at an address, as a view."""
+    region, offset = _place(path, address, space)
+    return region.data[offset : offset + TENSOR_MAP_BYTES]
+
+
+def _changed(path: Path, address: int, space: str) -> np.ndarray:
+    """The same, of a map that is about to be written: by weak stores (PTX ISA, "tensormap.replace")."""
+    region, offset = _place(path, address, space)
+    if isinstance(region, memory.Tensor):
+        pieces = np.arange(offset, offset + TENSOR_MAP_BYTES, 16)
+        path.machine.probe.emit(Write(path, region, pieces, 16))
     return region.data[offset : offset + TENSOR_MAP_BYTES]
 
 
 def view_at(path: Path, address: int) -> TensorView:
     """The tensor map that lies at a generic address. A fault where its bytes are none."""
     machine, read = path.machine, path.machine.unit(TensorMaps).read
-    data = _bytes(path, address, "generic").tobytes()
+    place, offset = _place(path, address, "generic")
+    if isinstance(place, memory.Tensor):
+        machine.probe.emit(MapUsed(path, place, offset))
+    data = place.data[offset : offset + TENSOR_MAP_BYTES].tobytes()
     view = read.get(data)
     if view is not None:
         return view

@@ -22,13 +22,14 @@ from course_utils.run.emulator.core.order import AGENT_BITS
 from course_utils.run.emulator.core.state import Ends
 from course_utils.run.emulator.core.threads import Touched
 from course_utils.run.emulator.isa.arithmetic import UNSIGNED, split_type
-from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
 from course_utils.run.emulator.units.mbarrier import find_barrier, mbarriers
+from course_utils.run.emulator.units.pixels import PixelView, View
 from course_utils.run.emulator.units.red_async import ReductionIssued, same_cta
 from course_utils.run.emulator.units.reductions import CLUSTER, GLOBAL, reduced, type_of_map
-from course_utils.run.emulator.units.views import Coordinates, PlainView, TensorView, View
+from course_utils.run.emulator.units.views import Coordinates, PlainView, TensorView, TiledView
 from course_utils.tma.layouts import UNIT, base_alignment
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.threads import CTA, Path, Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
+_MODES = ("tile", "im2col")  # of a transfer, PTX ISA
 COMMIT = "cp.async.bulk.commit_group"
 Reduction: TypeAlias = tuple[str, str] | None  # the operation, and the type that it takes the bytes for
 # where bulk copies go, and where from
@@ -237,7 +239,7 @@ class Load:
     def place(self, data: np.ndarray, begin: int, end: int) -> None:
         """Units [begin, end) of ``data`` into shared memory."""
         first = self.offset // UNIT
-        if isinstance(self.view, TensorView) and self.view.swizzle:
+        if not isinstance(self.view, PlainView) and self.view.swizzle:
             where = self.view.places(first % 64)[begin:end]
             self.cta.shared.units[first - first % 64 :][where] = data[begin:end]
         else:
@@ -253,7 +255,7 @@ class Store:
 
     def __init__(
         self,
-        view: View,
+        view: TiledView,
         coordinates: Coordinates,
         cta: CTA,
         offset: int,
@@ -281,7 +283,7 @@ class Store:
         path.machine.probe.emit(StoreRead(path, self))
 
 
-def _view_of(path: Path, address: int) -> TensorView:
+def _view_of(path: Path, address: int) -> TensorView | PixelView:
     """The tensor map behind a map operand's address."""
     machine = path.machine
     given = machine.unit(tensormaps.TensorMaps).given
@@ -349,7 +351,8 @@ def _issue(
             case = "a load signals no mbarrier"
             path.halt("barrier-uninitialised", case, offset=barrier_offset, cta=owner.number)
         probe.emit(LoadTargeted(path, view, cta, offset, barrier))
-        phase = barrier.load_issued(path, view.bytes)
+        at_home = isinstance(view, PlainView) and multicast is None and cta is owner is path.cta
+        phase = barrier.load_issued(path, view.bytes, documented=at_home)
         if cta is not path.cta:
             probe.emit(Touched(path, cta, barrier.agent, phase + 1))
         load = Load(path, view, coordinates, cta, offset, barrier, phase)
@@ -362,7 +365,7 @@ def _issue(
 
 
 def _release_store(
-    path: Path, lane: int, view: View, coordinates: Coordinates, address: int, reduces: Reduction = None
+    path: Path, lane: int, view: TiledView, coordinates: Coordinates, address: int, reduces: Reduction = None
 ) -> None:
     cta, offset = path.cta.cluster.cta_of(path, address)
     _check_tile(path, view, cta, offset)
@@ -376,8 +379,8 @@ def _release_store(
 def tensor(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, list(instruction.operands)
     rank = int(next(p for p in parts if p in ("1d", "2d", "3d", "4d", "5d"))[0])
-    if any(p.startswith(("im2col", "tile::")) for p in parts):
-        raise ValueError("im2col, gather and scatter")
+    if any(p.startswith(("im2col_", "im2col::", "tile::")) for p in parts):
+        raise ValueError("stores in im2col mode, gather and scatter")
     pair = "cta_group::2" in parts
     parts = tuple(p for p in parts if not p.startswith("cta_group"))  # DSLs write it at different places
     if any("cache_hint" in p for p in parts):
@@ -394,6 +397,7 @@ def tensor(instruction: Instr) -> Lowered:
             for lane in memory.lanes_of(m):
                 view = _view_of(p, memory.pick(where[0], lane))
                 coordinates = _coordinates(p, view, where[1], lane, rank, store=True)
+                assert isinstance(view, TensorView)
                 key = coordinates, memory.pick(address, lane)
                 reduces = None
                 if view.leaves_end(coordinates):
@@ -412,22 +416,25 @@ def tensor(instruction: Instr) -> Lowered:
                     _release_store(p, lane, view, coordinates, key[1], reduces)
 
         return Lowered("warp", store, sources=((target, 64), (source, 32)), cut=True)
+    pixels = "im2col" in parts
     target, source, barrier, *mask = operands
+    offsets = items_of(mask.pop(0)) if pixels else ()
     _check_coordinates(source, rank)
+    if pixels and len(offsets) != rank - 2:
+        raise ValueError(f"{len(offsets)} offsets of {rank - 2}")
     if len(mask) != ("multicast::cluster" in parts):
         raise ValueError("other operands than its opcode says")
 
-    def load(
-        p: Path, m: Mask, address: Value, where: Value, barrier_address: Value, ranks: Value = None
-    ) -> None:
+    def load(p: Path, m: Mask, address: Value, where: Value, barrier_address: Value, *more: Value) -> None:
+        ranks = more[-1] if mask else None
         for lane in memory.lanes_of(m):
             view = _view_of(p, memory.pick(where[0], lane))
-            coordinates = _coordinates(p, view, where[1], lane, rank)
+            coordinates = _coordinates(p, view, where[1], lane, rank, pixels=pixels)
+            coordinates += tuple(memory.pick(o, lane) for o in more[: len(offsets)])
             _issue(p, lane, view, coordinates, address, barrier_address, ranks, pair)
 
-    return Lowered(
-        "warp", load, sources=((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask)), cut=True
-    )
+    halves = ((o, 16) for o in (*offsets, *mask))
+    return Lowered("warp", load, sources=((target, 32), (source, 64), (barrier, 32), *halves), cut=True)
 
 
 def _check_coordinates(operand: Any, rank: int) -> None:
@@ -436,8 +443,16 @@ def _check_coordinates(operand: Any, rank: int) -> None:
 
 
 def _coordinates(
-    path: Path, view: TensorView, values: Sequence[Value], lane: int, rank: int, store: bool = False
+    path: Path,
+    view: TensorView | PixelView,
+    values: Sequence[Value],
+    lane: int,
+    rank: int,
+    store: bool = False,
+    pixels: bool = False,
 ) -> Coordinates:
+    if isinstance(view, PixelView) != pixels:
+        path.halt("tensor-map", "another mode", who=path.warp, tensor=view.name, asks=_MODES[pixels])
     if view.map.rank != rank or len(values) != rank:
         path.halt("tensor-map", "another rank", rank=rank, tensor=view.name, has=view.map.rank)
     numbers = (memory.pick(v, lane) for v in values)

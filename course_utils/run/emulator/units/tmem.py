@@ -203,6 +203,13 @@ class CtaGroup:
             path.report("cta-group", "two CTA groups", who=path.warp, now=1 + pair, before=before)
 
 
+def may_be_allocated(count: int, most: int) -> bool:
+    """Is ``count`` a number of columns that an allocation may have, on a chip with ``most`` of them? PTX ISA,
+    tcgen05.alloc: a power of two, at least 32.
+    """
+    return count & (count - 1) == 0 and LEAST <= count <= most
+
+
 def alloc(instruction: Instr) -> Lowered:
     """tcgen05.alloc: by one whole warp, of a pair by one in each CTA."""
     pair = is_pair(instruction.opcode)
@@ -213,7 +220,7 @@ def alloc(instruction: Instr) -> Lowered:
         p.machine.unit(CtaGroup).hold(p, pair)
         mine, columns = tensor_memory(p.cta), memory.pick(count, 0)
         values: dict[str, Any] = {"who": p.warp, "count": columns}
-        if columns & (columns - 1) or not LEAST <= columns <= mine.columns:
+        if not may_be_allocated(columns, mine.columns):
             p.halt("tmem-alloc", "columns of an allocation", most=mine.columns, **values)
         if mine.relinquished:
             p.halt("tmem-alloc", "allocates after relinquishing", **values)

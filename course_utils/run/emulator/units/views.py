@@ -34,6 +34,22 @@ def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.nd
     return swizzled(offsets.reshape(-1), swizzle) // UNIT
 
 
+def fill_of(m: TensorMap) -> int:
+    """The bits of an element that lies outside the tensor."""
+    if m.oob_fill == 1 and m.data_type >= FIRST_FLOAT_TYPE:
+        size = ELEMENT_BYTES[m.data_type]
+        return int("7FF7" * (size // 2), 16)  # observed on H200 (tests/data/tma_hardware.json.gz)
+    return 0
+
+
+def rounded(elements: np.ndarray, m: TensorMap) -> np.ndarray:
+    """What a load makes of elements. It rounds tfloat32 to 10 bits of fraction, to the nearest; stores keep
+    all bits. The recorded loads hold no tie, so ties are a guess: away from zero, as cvt.rna.
+    """
+    found = np.ascontiguousarray(elements)
+    return _TF32(found).reshape(found.shape) if DATA_TYPES[m.data_type].startswith("tfloat32") else found
+
+
 class TensorView:
     """One tensor map of the launch over its tensor's bytes."""
 
@@ -67,10 +83,7 @@ class TensorView:
         self.row_units = t.extents[0] * size // UNIT
         # what the tile takes of shared memory: whole swizzle spans
         self.extent = tile_bytes(self.units // self.row_units, self.row_units * UNIT, t.swizzle)
-        self.fill = 0
-        if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
-            self.fill = int("7FF7" * (size // 2), 16)  # observed on H200 (tests/data/tma_hardware.json.gz)
-        self.rounds = DATA_TYPES[t.data_type].startswith("tfloat32")
+        self.fill = fill_of(t)
 
     def places(self, phase: int) -> np.ndarray:
         """Where the box's units lie, swizzled: see ``swizzled_units``."""
@@ -104,11 +117,7 @@ class TensorView:
         return box.reshape(-1).view(np.uint64).reshape(-1, 2)
 
     def _loaded(self, inside: Slices) -> np.ndarray:
-        """A load rounds tfloat32 to 10 bits of fraction, to the nearest; stores keep all bits. The recorded
-        loads hold no tie, so ties are a guess: away from zero, as cvt.rna.
-        """
-        found = np.ascontiguousarray(self.elements[inside])
-        return _TF32(found).reshape(found.shape) if self.rounds else found
+        return rounded(self.elements[inside], self.map)
 
     def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
         if found := self.slices(coordinates, self.pieces.shape[::-1]):
@@ -198,4 +207,4 @@ class PlainView:
         self.region.data[self.offset : self.offset + self.bytes] = made.view(np.uint8)
 
 
-View: TypeAlias = TensorView | PlainView
+TiledView: TypeAlias = TensorView | PlainView  # what stores may name, too

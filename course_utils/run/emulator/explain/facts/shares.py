@@ -94,10 +94,10 @@ class Shares:
         artifact = self.machine.artifact
         if not (self._k_tiles.counts["products multiplied"] and artifact.has_problem):
             return
-        problem = artifact.problem
-        edge = any(extent % ROWS for extent in problem)  # tiles there multiply more than there is
+        M, N, K = artifact.problem
+        sides = *artifact.tensors[-1].shape[-2:], K
+        edge = any(side % ROWS for side in sides)  # tiles there multiply more than there is
         tile = max(products / max(self._tiles[n], 1) for n, products in self._products.items())
-        M, N, K = problem[:3]
         even = M * N * self._k_tiles.padded(K) / ctas / tile
         for products in self._products.values():
             self.counts["CTAs looked at"] += 1
