@@ -58,21 +58,26 @@ def test_counters_agree_on_what_a_byte_takes() -> None:
     assert 700e12 * plans.DRAM_BYTE == pytest.approx(of_dram, rel=0.4)
 
 
+def tile_of(plan: plans.Plan) -> tuple:
+    """All of a plan but its panel."""
+    return plan[:4] + plan[5:]
+
+
 @pytest.mark.parametrize("dsl", ["cute", "tilelang"])
 def test_the_plan_it_chooses_is_the_best_recorded_or_nearly(dsl: str) -> None:
     """Whatever the panel, within each run; and of all runs, which differ by 4% at most. At 12288 another
     tile is quicker in three of four runs.
     """
     times: dict[tuple, dict[tuple, float]] = {}
-    for point in step11_fit.read_all(last=6):
-        if point.dsl == dsl:
+    for point in step11_fit.read_all(last=7):
+        if point.dsl == dsl and point.size in SHAPES.values():
             for run in ("any", point.run):
                 of = times.setdefault((point.size, run), {})
-                of[point.plan[:4]] = min(point.seconds, of.get(point.plan[:4], 1.0))
+                of[tile_of(point.plan)] = min(point.seconds, of.get(tile_of(point.plan), 1.0))
     lost = {
         (size, run): of[tile] / min(of.values()) - 1
         for (size, run), of in times.items()
-        if (tile := plans.choose(*size)[:4]) in of
+        if (tile := tile_of(plans.choose(*size, dsl=dsl))) in of
     }
     assert {size for size, run in lost if run == "any"} == set(SHAPES.values())
     huge = [lost.pop(at) for at in list(lost) if at[0] == (12288, 12288, 12288)]
@@ -96,7 +101,7 @@ def test_the_tile_fits_the_size(size: tuple, tile: tuple) -> None:
 
 def test_tall_tiles_take_as_long_in_both_languages() -> None:
     """So one model chooses for both, and no time is of a kernel whose idle warps poll."""
-    tall = [point for point in ALL if point.plan.block_M == 256]
+    tall = [point for point in ALL if point.plan.block_M == 256 and point.run < 11]
     assert {point.run for point in tall if point.dsl == "tilelang"} == {3, 4, 5}
     times = {(point.dsl, point.run, point.size, point.plan): point.seconds for point in tall}
     ours = [place[1:] for place in times if place[0] == "tilelang"]
