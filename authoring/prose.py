@@ -22,7 +22,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 STYLE = ROOT / "docs" / "style.md"
-ROOMS = ("cli", "notebook", "drills", "figures")  # whose strings are messages
+ROOMS = (
+    "cli",
+    "notebook",
+    "drills",
+    "figures",
+    "grading",
+    "compile",
+    "tma",
+    "run",
+    "classroom",
+)  # whose strings are messages
 SENTENCE, PARAGRAPH = 30, 90  # words
 _CELL = re.compile(r"(?<!\\)\|")  # between two cells of a table
 _CODE = re.compile(r"`([^`]+)`")

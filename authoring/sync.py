@@ -76,7 +76,7 @@ def synchronised(
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
-        if "\n" in cell.source and _imports(cell):
+        if "\n" in cell.source and only_imports(cell):
             cell.metadata["jupyter"] = HIDDEN  # JupyterLab folds its source: nothing to read there
         grade_id = _grade_id(cell)
         found = _GRADE_ID.fullmatch(grade_id)
@@ -113,7 +113,7 @@ def _with_strip(cells: list, name: str, url: str) -> list:
     call = f'from course_utils.notebook import strip\n\nstrip("{number}")'
     kept = [cell for cell in cells if not cell.metadata.get("course", {}).get("strip")]
     code = [place for place, cell in enumerate(kept) if cell.cell_type == "code"]
-    imports = (place for place in code if _imports(kept[place]))
+    imports = (place for place in code if only_imports(kept[place]))
     below = next(imports, code[0] if code else len(kept) - 1)
     points = nbformat.v4.new_code_cell(call, id=f"strip-points-{number}", metadata={"jupyter": HIDDEN})
     above = [nbformat.v4.new_markdown_cell(row, id=f"strip-links-{number}")]
@@ -125,7 +125,7 @@ def _with_strip(cells: list, name: str, url: str) -> list:
     return [*kept[:1], *above, *kept[1 : below + 1], points, *kept[below + 1 :]]
 
 
-def _imports(cell: nbformat.NotebookNode) -> bool:
+def only_imports(cell: nbformat.NotebookNode) -> bool:
     """A code cell that imports and shows nothing."""
     body = ast.parse(cell.source).body
     return bool(body) and all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)

@@ -13,7 +13,7 @@ MISTAKES = {
     "04 B goes to A's buffer, CuTe DSL [the one of its kind]",
     "04 no swizzle [04: D's map]",
     "04 the init in a warp that there is not [map: barrier-uninitialised]",
-    "05 a wait that leaves a group running [its own line]",
+    "05 a wait that leaves a group in flight [its own line]",
     "05 five stages, four slots [the one of its kind]",
     "05 room for half of the pipeline's barriers [map: barrier-outside]",
     "05 the load's state does not advance [05: whether both states advance]",

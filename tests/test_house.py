@@ -21,6 +21,7 @@ ROOMS = sorted(
 OWN = {"course_utils", "authoring", "solutions"}
 # Packages that are imported by another name.
 NAMES = {"IPython": "ipython", "cuda": "cuda-bindings", "cutlass": "nvidia-cutlass-dsl", "yaml": "pyyaml"}
+NAMES |= {"PIL": "pillow"}
 
 
 def packages(*extras):

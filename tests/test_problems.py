@@ -150,7 +150,7 @@ def test_fp32_that_was_bf16_is_not_fp32():
         tensors["D_fp32"].copy_(values.float())
         tensors["D_bf16"].copy_(values)
 
-    assert "rounded on their way to D_fp32" in said(tried("D in two types", launch))
+    assert "rounded before D_fp32" in said(tried("D in two types", launch))
 
 
 @pytest.mark.parametrize("start", [None, 0.0, -1000.0, -10000.0])
@@ -173,7 +173,7 @@ def test_bf16_that_was_fp16_is_told():
         tensors["D_fp32"].copy_(values)
         tensors["D_bf16"].copy_(values.half())
 
-    assert "rounded to fp16 on its way" in said(tried("D in two types", launch))
+    assert "rounded to fp16, whose largest" in said(tried("D in two types", launch))
 
 
 def test_what_a_tensor_core_rounds_is_right_and_one_sum_of_all_of_k_is_not():

@@ -52,8 +52,8 @@ def one_round() -> Figure:
     for x, name in ((first, "barrier 1"), (second, "barrier 2")):
         axes.plot([x, x], [0.78, 3.15], color=TEAL, lw=2.4, zorder=5)
         label(axes, x, 3.35, name, TEAL, weight="bold")
-    label(axes, first, 0.45, "nobody multiplies before\nthe whole tile is there", INK)
-    label(axes, second, 0.45, "nobody refills before\neverybody has finished reading", INK)
+    label(axes, first, 0.45, "no warp multiplies before\nthe whole tile is there", INK)
+    label(axes, second, 0.45, "no warp refills before\nall have finished reading", INK)
     label(axes, 1.15, 3.35, "grey: waiting", GREY, ha="left")
     return figure
 

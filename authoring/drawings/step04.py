@@ -22,13 +22,13 @@ def data_path() -> Figure:
     box(axes, 3.75, 1.9, 0.85, 0.7, "TMA", BLUE, weight="bold")
     arrow(axes, (2.7, 2.25), (3.75, 2.25), "", BLUE)
     arrow(axes, (4.6, 2.25), (5.65, 2.25), "tile", BLUE)
-    box(axes, 3.35, 3.05, 1.65, 0.38, "one thread asks", BLUE)
+    box(axes, 3.35, 3.05, 1.65, 0.38, "one thread issues", BLUE)
     arrow(axes, (4.18, 3.05), (4.18, 2.6), "", BLUE)
     box(axes, 3.45, 0.45, 1.45, 0.5, "mbarrier full", TEAL, 0.12)
     arrow(axes, (4.18, 1.9), (4.18, 0.95), "", TEAL)
     label(axes, 4.28, 1.42, "counts the bytes", TEAL, ha="left")
-    box(axes, 7.6, 0.3, 1.8, 0.75, "everyone waits,\nthen multiplies", GREEN)
-    arrow(axes, (4.9, 0.7), (7.6, 0.7), "both counts at zero: go on", TEAL)
+    box(axes, 7.6, 0.3, 1.8, 0.75, "all warps wait,\nthen multiply", GREEN)
+    arrow(axes, (4.9, 0.7), (7.6, 0.7), "both counts at zero", TEAL)
     arrow(axes, (8.65, 1.05), (8.65, 1.75), "", GREEN)
     return figure
 

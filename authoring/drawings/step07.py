@@ -106,9 +106,9 @@ def registers() -> Figure:
             label(axes, x + 0.05, y + 0.19, f"{total:,}", ha="left")
     end = left + HOME.registers * scale
     axes.plot([end, end], [0.75, 3.08], color=INK, lw=1.2)
-    label(axes, end + 0.2, 3.28, "65,536 registers an SM", ha="right")
+    label(axes, end + 0.2, 3.28, "65,536 registers per SM", ha="right")
     pool = 384 * HOME.even_registers(384)
-    words = f"{pool:,} before and after: what the producer gives back, 128 x 128,\n"
+    words = f"{pool:,} before and after: what the producer releases, 128 x 128,\n"
     label(axes, 4.8, 0.4, words + "is what the consumers take, 256 x 64")
     return figure
 

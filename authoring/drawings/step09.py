@@ -68,10 +68,10 @@ def bytes_asked() -> Figure:
         ("no multicast", "step 8", (whole, whole)),
         (
             "multicast, TileLang",
-            "rank 0 asks for both",
+            "rank 0 loads both",
             ([("A", 16, A), ("B, for both", 16, B)], [("A", 16, A)]),
         ),
-        ("multicast, CuTe DSL", "each asks for a half", (half, half)),
+        ("multicast, CuTe DSL", "each loads a half", (half, half)),
     )
     for i, (name, who, sms) in enumerate(rows):
         y = 2.45 - i * 1.1
@@ -86,7 +86,7 @@ def bytes_asked() -> Figure:
             label(axes, x + 0.1, bottom + 0.19, f"{sum(part[1] for part in parts)} KiB", ha="left")
         total = sum(part[1] for parts in sms for part in parts)
         label(axes, 9.35, y + 0.42, f"{total} KiB", size=HEAD, weight="bold", ha="right", colour=INK)
-    label(axes, 9.35, 3.55, "asked for, for one K tile", GREY, ha="right")
+    label(axes, 9.35, 3.55, "loaded per K tile", GREY, ha="right")
     return figure
 
 

@@ -43,7 +43,12 @@ def under() -> Figure:
             piece(top, 1, first + 0.15 + 0.9 * c, first + 0.65 + 0.9 * c, "", ORANGE)
             piece(top, 2, first + 0.65 + 0.9 * c, first + 1.15 + 0.9 * c, "", PURPLE)
     label(
-        axes, left + 4 * unit - 0.1, top - 0.9, "D of tile 0 leaves,\na chunk in a K tile", ORANGE, ha="right"
+        axes,
+        left + 4 * unit - 0.1,
+        top - 0.9,
+        "D of tile 0 is stored,\na chunk per K tile",
+        ORANGE,
+        ha="right",
     )
     time(axes, left, left + 12 * unit, 0.2)
     return figure

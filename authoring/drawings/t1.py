@@ -69,10 +69,10 @@ def gates() -> Figure:
     """From the request in the source to the bytes: four places where it can end, and what each has to say."""
     figure, axes = sheet(4.9)
     stages = (
-        ("you ask", "a tile, a layout,\na barrier"),
+        ("you write", "a tile, a layout,\na barrier"),
         ("the compiler", "picks a path\nand a map"),
         ("the host", "writes the map,\nby driver or itself"),
-        ("the kernel", "asks TMA for boxes,\ncounts bytes"),
+        ("the kernel", "issues boxes,\ncounts bytes"),
     )
     width, pitch, y, high = 1.78, 2.08, 2.4, 1.1
     xs = [0.15 + i * pitch for i in range(4)]
@@ -86,7 +86,7 @@ def gates() -> Figure:
     arrow(axes, (end, y + high / 2), (end + 0.33, y + high / 2))
     label(axes, end + 0.77, y + high / 2, "the right\nbytes", weight="bold")
     exits = (
-        (1, "compile error", "a row of 120 bytes,\nasked of TileLang"),
+        (1, "compile error", "a row of 120 bytes,\nin TileLang"),
         (2, "driver refuses", "256-byte rows under\nswizzle 128B"),
         (3, "hangs or faults", "bytes expected that\nno box brings"),
     )
@@ -96,7 +96,7 @@ def gates() -> Figure:
         box(axes, x - width / 2, 1.4, width, 0.52, name, RED, weight="bold")
         label(axes, x, 1.1, example, GREY)
     quiet = (
-        (1, "another path: right,\nbut TMA is gone"),
+        (1, "other path: right,\nbut TMA is gone"),
         (2, "a legal map of\nanother matrix"),
         (3, "the pieces lie where\nnobody reads them"),
     )
@@ -105,7 +105,7 @@ def gates() -> Figure:
         box(axes, x - width / 2 - 0.1, 4.1, width + 0.2, 0.55, words, RED, 0, dashed=True)
         arrow(axes, (x, y + high), (x, 4.1), "", RED, dashed=True, width=1)
     x = xs[0] + width / 2
-    for up, name, words in ((1.78, "loud", "somebody says so"), (4.5, "silent", "nobody says so")):
+    for up, name, words in ((1.78, "loud", "you get an error"), (4.5, "silent", "you get no error")):
         label(axes, x, up, name, RED, weight="bold")
         label(axes, x, up - 0.25, words, GREY)
     words = "The rules judge a map before anything runs. What is silent needs more:\n"

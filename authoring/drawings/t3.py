@@ -90,7 +90,7 @@ def parity_wait() -> Figure:
     label(axes, 1.0, 2.71, "the barrier is in")
     for parity, y in ((0, 1.95), (1, 1.15)):
         label(axes, 1.0, y, f"a wait for parity {parity}")
-    words = "load r has landed when phase r is over: who needs load r waits for parity r & 1"
+    words = "load r has landed when phase r completes: a reader of load r waits for parity r & 1"
     label(axes, 4.8, 0.35, words)
     return figure
 

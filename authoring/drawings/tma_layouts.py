@@ -130,7 +130,7 @@ def narrow_tile() -> Figure:
     measure(axes, (right, y), (right + units * width, y))
     label(axes, middle, y - 0.2, f"{pitch} bytes, the whole span")
     _hatched(axes, right, 0.25, width * 0.8, 0.24)
-    label(axes, right + 0.5, 0.37, "nobody writes here: what lay there stays", GREY, ha="left")
+    label(axes, right + 0.5, 0.37, "nothing is written here: old contents stay", GREY, ha="left")
     full = ROWS * height
     sizes = (
         (7.4, counted, TEAL, 0.2, "the mbarrier\ncounts"),

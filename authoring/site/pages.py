@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from authoring import sync
 from course_utils.compile.faults import kernels
 from course_utils.grading import steps
 
@@ -18,6 +19,7 @@ SEARCH = """<p class="filter"><label for="symptom">Search this page</label>
 <input id="symptom" type="search" placeholder="words of your verdict" autocomplete="off">
 <span id="symptom-found" role="status"></span></p>
 """
+_SOLUTIONS = " \u00b7 [solutions](../solutions)"  # in the row of links below a title
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\[({_TEXT}),{_TEXT}\]")  # of a timeline's data: where it stands, and its code
 _LINES = re.compile(rf'"lines":\[(?:\[{_TEXT},{_TEXT}\],?)*\]')
@@ -64,11 +66,15 @@ def page(given: NotebookNode, ran: NotebookNode, repository: str = "") -> Notebo
             continue
         if cell.cell_type == "code" and cell.metadata.get("course", {}).get("strip"):
             continue  # a reader of the site has no points, and its pages have links of their own
+        if cell.cell_type == "code" and not _name(cell) and sync.only_imports(cell):
+            continue  # nothing to read, and nothing to run
         name = _name(cell)
         if name in unsolved and not name.endswith("-check"):
             cell.source = unsolved[name]
             cell.outputs = []
         if cell.cell_type == "markdown":
+            if cell.metadata.get("course", {}).get("strip") and not repository:
+                cell.source = cell.source.replace(_SOLUTIONS, "")  # it would lead nowhere
             cell.source = _on_the_site(linked(cell.source, repository))
         for output in cell.get("outputs", []):
             data = output.get("data", {})

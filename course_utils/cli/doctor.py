@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from rich.console import Console
@@ -20,6 +22,7 @@ from course_utils.compile import cache
 from course_utils.run import backends
 
 PACKAGE = "hopper-gemm-course"
+CUTE_LIBRARY = "_mlir/_mlir_libs/_cutlass_ir*.so"
 OPTIONAL = ("gpu", "sandbox")
 ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
 
@@ -41,19 +44,19 @@ def clean(console: Console) -> int:
 
 
 def findings() -> Iterator[tuple[str, bool, str]]:
-    """Rows of (what, fine or not, in words), each as soon as it is known; CuTe DSL, which takes a second to
-    load, comes last. A sandbox is for whoever grades a class, so a learner's environment has no row of it.
+    """Rows of (what, fine or not, in words), each as soon as it is known; a sandbox, in which a Python is
+    tried, comes last. It is for whoever grades a class, so a learner's environment has no row of it.
 
     Raises nothing.
     """
     yield _python()
     yield from _packages()
     yield _cache()
-    if find_spec("nbgrader"):
-        yield from _sandboxes()
     yield _nvrtc()
     yield _gpu()
     yield _cute()
+    if find_spec("nbgrader"):
+        yield from _sandboxes()
 
 
 def _python() -> tuple[str, bool, str]:
@@ -96,13 +99,20 @@ def _cache() -> tuple[str, bool, str]:
 
 
 def _cute() -> tuple[str, bool, str]:
+    """Its compiler is a library, and this is what a machine may not load. To import the DSL takes a second,
+    and says no more: what it needs of Python is among the packages.
+    """
     try:
-        from course_utils.compile.cute import import_cute
-
-        import_cute()
+        found = find_spec("cutlass")
+        folders = list(found.submodule_search_locations or ()) if found else []
+        libraries = [one for folder in folders for one in Path(folder).glob(CUTE_LIBRARY)]
+        if not libraries:
+            return "cute", False, f"CuTe DSL's compiler is not installed; {ADVICE}"
+        for library in libraries:
+            ctypes.CDLL(str(library))
     except Exception as error:
         return "cute", False, f"CuTe DSL does not load here: {error}; {ADVICE}"
-    return "cute", True, "CuTe DSL loads; it carries its own compiler"
+    return "cute", True, "the library of CuTe DSL loads; it is a compiler of its own"
 
 
 def _nvrtc() -> tuple[str, bool, str]:

@@ -20,44 +20,47 @@ from course_utils.run import backends
 # fmt: off
 COMMANDS = {  # by whom they are for: what each runs, "module.function" of this package, and what it is
     "the course": {
-        "doctor": ("doctor.doctor", "what this machine can do, and what is missing"),
+        "doctor": ("doctor.doctor", "list what this machine can do, and what is missing"),
         "lab": ("lab.lab", "open the notebooks in JupyterLab, the first one first"),
-        "track": ("track.track", "fold the other language away in every notebook"),
-        "level": ("level.level", "exercises at another level; what you wrote is kept in a file beside"),
-        "check": ("check.check", "check one step, task or case, a file of yours or the solution"),
+        "track": ("track.track", "hide the other language in every notebook"),
+        "level": ("level.level", "give exercises at another level, and keep your work in a file beside"),
+        "check": ("check.check", "check a step, task or case: your file, or the course's solution"),
         "climb": (
             "check.climb",
             "check all steps, print the ladder, write build/climb.json and build/ladder.png",
         ),
-        "plot": ("records.plot", "draw your ladder, if `course climb` timed one, over the recorded one"),
+        "plot": ("records.plot", "draw the recorded ladder, and yours over it if `course climb` timed one"),
         "clean": ("doctor.clean", "empty the cache of compiled kernels"),
     },
-    "one kernel, looked into": {
-        "receipt": ("kernel.receipt", "what a compiled kernel contains"),
-        "source": ("source.source", "what became of each line of a kernel: its generated code"),
+    "one kernel in detail": {
+        "receipt": ("kernel.receipt", "list the instructions, registers and memory of a compiled kernel"),
+        "source": ("source.source", "show the generated code of each line of a kernel"),
         "trace": (
             "kernel.trace",
             "emulate one launch, say what is wrong with it, and draw who waited for whom",
         ),
         "reproduce": (
             "reproduce.reproduce",
-            "the folder of a bug report: kernel, control, PTX, versions, what the check says, a script",
+            "write a bug report's folder: kernel, control, PTX, versions, the check's answer, a script",
         ),
-        "profile": ("profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"),
+        "profile": (
+            "profile.profile",
+            "read hardware counters of one launch beside cuBLAS's, and name its bound",
+        ),
         "tune": (
             "tune.tune",
             "time plans of step 11 on this GPU, the most promising first; continues where it stopped",
         ),
         "tensormap": (
             "tensormap.explain_map",
-            "hold the TMA contract against the driver's recorded verdicts, or explain one map",
+            "explain a tensor map, or compare the TMA rules with the driver's recorded answers",
         ),
     },
     "for teachers and authors": {
         "grade": ("grade.grade", "grade a class: submissions in a sandbox, points by a judge outside"),
         "sync": ("authors.sync", "write the notebooks' exercise cells from solutions/, and their pictures"),
         "bundle": ("records.bundle", "compile here, run there: one archive with kernels, checker and runner"),
-        "import": ("records.import_results", "record the results file of a bundle, with where it comes from"),
+        "import": ("records.import_results", "record a bundle's results with their provenance"),
     },
 }
 # fmt: on
@@ -73,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     """
     course = argparse.ArgumentParser(
         prog="course",
-        description="Hopper GEMM, step by step: check, climb, look.",
+        description="Hopper GEMM, step by step.",
         epilog="\n\n".join(_listed(title, rows) for title, rows in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -93,12 +96,12 @@ def parser() -> argparse.ArgumentParser:
     add = subs["lab"].add_argument
     add("options", nargs="*", metavar="OPTION", help="JupyterLab's own, after --: course lab -- --no-browser")
     add = subs["track"].add_argument
-    add("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
+    add("dsl", choices=(*DSLS, "both"), help="the language to keep; both shows everything")
     add = subs["level"].add_argument
-    add("level", choices=steps.LEVELS, help="lines to put in order, places to write in, or a blank")
-    add("step", nargs="*", metavar="STEP", help="05 or step05; several; all where left out")
+    add("level", choices=steps.LEVELS, help="lines to put in order, gaps to fill, or a blank cell")
+    add("step", nargs="*", metavar="STEP", help="for example 05; several are allowed (default: all)")
     add("--dsl", choices=DSLS, help="in one language (default: in both)")
-    add("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
+    add("--seed", type=int, default=0, help="seed of the shuffle at level order (default: 0)")
     add = subs["check"].add_argument
     add(
         "step",
@@ -132,13 +135,15 @@ def parser() -> argparse.ArgumentParser:
     form = subs["source"].add_mutually_exclusive_group()
     for name, text in (("cuda", "TileLang's CUDA"), ("ptx", "PTX"), ("sass", "SASS, by nvdisasm")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
-    add("--line", type=int, metavar="N", help="only what comes from this line of yours")
+    add("--line", type=int, metavar="N", help="only the code of this line of yours")
     add = subs["trace"].add_argument
     add("what", metavar="STEP|FILE", type=_id_or_file, help=WHAT)
     _add_against(add)
     add("--dsl", choices=DSLS, help=IN)
     add("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})")
-    add("--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)")
+    add(
+        "--seed", type=int, default=0, help="seed of the schedule; the same seed repeats the run (default: 0)"
+    )
     add("--out", metavar="PNG", help="the picture (default: build/trace.png, unless --perfetto)")
     add("--perfetto", metavar="OUT.json", help="every event of every CTA, as ui.perfetto.dev reads it")
     add = subs["reproduce"].add_argument
@@ -149,9 +154,13 @@ def parser() -> argparse.ArgumentParser:
         "--against",
     )
     _add_against(add)
-    add("--control", metavar="FILE", help="the same kernel but for one edit, and right")
+    add("--control", metavar="FILE", help="the same kernel without the fault: one edit apart")
     add("--dsl", choices=DSLS, help="default: the one that FILE imports")
-    add("--size", metavar="MxNxK", help="the smallest that shows the fault (default: that of `course trace`)")
+    add(
+        "--size",
+        metavar="MxNxK",
+        help="the smallest size that shows the fault (default: that of `course trace`)",
+    )
     add("--out", default="reproduce", metavar="DIR", help="a new folder (default: reproduce)")
     add = subs["profile"].add_argument
     add("what", metavar="STEP|FILE", type=_id_or_file, help=WHAT)
@@ -160,17 +169,15 @@ def parser() -> argparse.ArgumentParser:
     add = subs["tune"].add_argument
     add("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
     add("--shapes", nargs="+", default=[], metavar="MxNxK", help="one or more")
-    add("--show", action="store_true", help="time nothing: the best plans there are times of, at all shapes")
+    add("--show", action="store_true", help="time nothing; show the best plans timed so far, for all shapes")
     add("--dsl", default="tilelang", choices=DSLS)
-    add("--plans", type=int, default=8, metavar="N", help="at each shape (default: 8)")
+    add("--plans", type=int, default=8, metavar="N", help="plans per shape (default: 8)")
     add("--out", default=str(BUILD / "tuned.json"), metavar="JSON")
     _add_tensormap(subs["tensormap"])
     _add_grade(subs["grade"].add_argument)
     add = subs["sync"].add_argument
     add("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
-    add(
-        "--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak"
-    )
+    add("--force", action="store_true", help="also overwrite cells with work in them; a copy is kept as .bak")
     add = subs["bundle"].add_argument
     add("out", metavar="OUT.pyz")
     add(
@@ -181,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     add("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")
-    add("--key", metavar="FILE", help="what its results are signed for (default: build/bundle.key)")
+    add("--key", metavar="FILE", help="the key that signs its results (default: build/bundle.key)")
     add = subs["import"].add_argument
     add("results", metavar="results.json")
     add(
@@ -192,8 +199,8 @@ def parser() -> argparse.ArgumentParser:
         help="solutions/measured/NAME.json (default: ladder)",
     )
     add("--key", metavar="FILE", help="the key that the bundle was made with (default: build/bundle.key)")
-    add("--unsigned", action="store_true", help="also what no bundle of yours has signed")
-    add("--add", action="store_true", help="kernels of the same name are replaced, and the others stay")
+    add("--unsigned", action="store_true", help="also accept results that no bundle of yours signed")
+    add("--add", action="store_true", help="replace kernels of the same name, and keep the others")
     return course
 
 
@@ -252,20 +259,25 @@ def _add_against(add: Callable[..., argparse.Action]) -> None:
 
 def _add_grade(add: Callable[..., argparse.Action]) -> None:
     """What ``course grade`` takes."""
-    add("folder", type=Path, metavar="FOLDER", help="a folder or a file a learner, or a zip of an LMS export")
+    add(
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder or file per learner, or the zip of an LMS export",
+    )
     add("--out", type=Path, default="grades", metavar="DIR", help="where the grades go (default: grades)")
     add(
         "--step",
         action="append",
         metavar="STEP",
-        help="what is judged and shown: step01,step05-cute, or a file with one on each line; repeat for more "
-        "(default: what anybody handed in)",
+        help="what is judged and shown: step01,step05-cute, or a file with one per line; repeat for more "
+        "(default: everything handed in)",
     )
     add(
         "--backend",
         default="emulator",
         choices=("emulator", "gpu"),
-        help="gpu: results and speed on the Hopper GPU of this machine too",
+        help="gpu: also results and speed on this machine's Hopper GPU",
     )
     add(
         "--jobs",
@@ -279,15 +291,21 @@ def _add_grade(add: Callable[..., argparse.Action]) -> None:
     add(
         "--seed",
         metavar="TEXT",
-        help="of sizes, inputs and schedules, given after the deadline (default: a new one, kept in DIR)",
+        help="seed of sizes, inputs and schedules, given after the deadline (default: a new one, kept in "
+        "DIR)",
     )
     add(
         "--level",
         choices=steps.LEVELS,
-        help="of every step's exercise (default: the one that a submission's own line names)",
+        help="level of every step's exercise (default: the one that each submission names)",
     )
-    add("--key", type=Path, metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)")
-    add("--ray", action="store_true", help="as tasks of a Ray cluster (RAY_ADDRESS, or one here)")
+    add(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="the key that signs the ledger (default: DIR/ledger/key, made once)",
+    )
+    add("--ray", action="store_true", help="run on a Ray cluster (RAY_ADDRESS, or a local one)")
     add("--unsafe", action="store_true", help="without a sandbox: only for submissions that you trust")
     add("--gradebook", metavar="URL", help="also write nbgrader's gradebook, as sqlite:///gradebook.db")
     add("--assignment", default="ladder", metavar="NAME", help="in nbgrader's gradebook (default: ladder)")
@@ -296,13 +314,13 @@ def _add_grade(add: Callable[..., argparse.Action]) -> None:
 def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     """What ``course tensormap`` takes: an action, and one map in options of the driver's names."""
     actions = sub.add_subparsers(required=True, metavar="ACTION")
-    verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
+    verify = actions.add_parser("verify", help="compare the rules with every row of a file of driver answers")
     verify.set_defaults(run="tensormap.verify_file")
     verify.add_argument("file", metavar="FILE.jsonl[.gz]")
-    listed = actions.add_parser("rows", help="the recorded calls that break one rule alone")
+    listed = actions.add_parser("rows", help="list the recorded calls that break one rule alone")
     listed.set_defaults(run="tensormap.list_rows")
     listed.add_argument("rule", metavar="RULE", help="its id, for example box-range; explain names it")
-    explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
+    explain = actions.add_parser("explain", help="explain one map: legal, or every rule that it breaks")
     explain.set_defaults(run="tensormap.explain_map")
     add = explain.add_argument
     add("file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row")
@@ -318,7 +336,7 @@ def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
         add(f"--{name}", help=f"a name or the driver's number (default: {default})")
     add("--address", metavar="N", help="globalAddress, bytes (default: 0)")
-    add("--tile", metavar="N,N,...", help="how many boxes does this tile take? innermost first")
-    add("--chip", default=HOME.family, help=f"whose driver is asked (default: {HOME.family})")
+    add("--tile", metavar="N,N,...", help="a tile, innermost first: how many boxes it takes")
+    add("--chip", default=HOME.family, help=f"the chip whose rules apply (default: {HOME.family})")
     # a list that begins with a negative number is no option
     explain._negative_number_matcher = re.compile(r"-\d")  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ STYLES = {
     r"^  Look here first:": "bold yellow",
     r"^  passed\b": "green",
     r"^  failed\b": "red",
+    r"^    Warning:": "yellow",
     r"^  (not run|not reached|stopped|open)\b": "dim",
     r"\bline \d+\b": "cyan",
 }

@@ -60,7 +60,8 @@ def _shapes(source: Side, target: Side) -> str:
     if source.shape == target.shape or 0 in source.shape + target.shape:
         return ""
     told = (
-        f"the two sides of this copy have other shapes: {source.name}'s is {source}, {target.name}'s {target}"
+        f"the two sides of this copy have different shapes: {source.name}'s is {source}, {target.name}'s "
+        f"{target}"
     )
     for side, other in ((source, target), (target, source)):
         if side.whole and side.memory != "global memory" and len(side.shape) > len(other.shape):
@@ -69,7 +70,7 @@ def _shapes(source: Side, target: Side) -> str:
     for side in (source, target):
         if side.whole and side.memory == "global memory":
             return f"{told}. Slice {side.name}."
-    return f"{told}. Cut both alike."
+    return f"{told}. Slice both in the same way."
 
 
 def _no_tma(source: Side, target: Side) -> str:

@@ -24,13 +24,13 @@ def explained(message: str, error: BaseException, tensors: Sequence[Tensor]) -> 
         return ""
     said = _transposed(error)
     if said is None:
-        why = f"does `transpose_B` say how B, {lies}, lies, and are both tiles cut alike?"
+        why = f"does `transpose_B` say how B, {lies}, lies, and are both tiles sliced in the same way?"
     elif said and lies == "K x N":
         why = "B is K x N here, and `transpose_B=True` says N x K."
     elif not said and lies == "N x K":
         why = "B is N x K, and `transpose_B=True`, which says so, is missing."
     else:
-        why = f"B is {lies}, as the call says: are both tiles cut alike?"
+        why = f"B is {lies}, as the call says: are both tiles sliced in the same way?"
     return f"{found[1]} K shape check failed: {why} A's tile has {found[2]} of K, B's {found[3]}."
 
 

@@ -64,9 +64,9 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         tiles.cluster_rounds, order.told(order.CHUNK),
     ),
     "11": (
-        plans.waves, plans.quickest, order.told(order.UNDER), plans.expected_at_the_edge,
-        plans.written_at_the_edge, plans.next_legal, plans.library_waves,
+        order.told(order.UNDER), plans.expected_at_the_edge, plans.written_at_the_edge, plans.next_legal,
     ),
+    "11b": (plans.waves, plans.quickest, plans.library_waves),
     "t1": (
         maps.legal_map, memory.turns, memory.narrow_swizzle, memory.expect_or_allocate, maps.loads_of_tile,
         memory.tail,
@@ -109,6 +109,10 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "a1": (
         softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
         softmax.stages_of_both, softmax.released,
+    ),
+    "a2": (
+        softmax.quickest, softmax.named_count, order.told(order.TWO_PRODUCTS), softmax.skipped,
+        softmax.masked, softmax.long_and_short,
     ),
 }
 # fmt: on

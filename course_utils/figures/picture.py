@@ -12,6 +12,8 @@ from course_utils.figures import shell
 from course_utils.figures.theme import CARD, DPI, GREY, GRID, svg
 
 SMALL = 80  # dpi of the PNG that a saved notebook holds, for pages that show no HTML
+COLOURS = 64  # of that PNG
+_PLACES = r"(?<=[1-9])(\.\d\d)\d+"  # of a number from 1 on: scales are smaller
 
 
 class Picture(Figure):
@@ -59,13 +61,29 @@ class Picture(Figure):
         return buffer.getvalue()
 
     def _repr_png_(self) -> bytes:
-        return self.png(SMALL)
+        from PIL import Image  # which matplotlib brings
+
+        small = io.BytesIO()
+        with Image.open(io.BytesIO(self.png(SMALL))) as drawn:
+            drawn.convert("RGB").quantize(COLOURS).save(small, "PNG", optimize=True)
+        return small.getvalue()
 
 
 def _small(text: str) -> str:
-    """The same SVG without its indentation, and with paths rounded to hundredths of a point."""
-    text = re.sub(r"\n\s+", "\n", text)
-    return re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
+    """The same picture in fewer characters: an SVG without indentation, comments, names of groups and groups
+    of nothing, with short names of letters, and with hundredths of a point.
+    """
+    text = re.sub(r"\n\s+", "\n", re.sub(r"<!-- .*? -->", "", text))
+    text = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", text).replace("<g/>\n", "")
+    for short, name in enumerate(sorted(set(re.findall(r'<path id="([^"]*)"', text)), key=len, reverse=True)):
+        text = text.replace(f'id="{name}"', f'id="{short}"').replace(f'"#{name}"', f'"#{short}"')
+    text = re.sub(r'<use xlink:href="(#\d+)"(?: transform="translate\((\S+) 0\)")?/>', _letter, text)
+    return re.sub(r' (?:d|transform|x|y)="[^"]*', lambda one: re.sub(_PLACES, r"\1", one[0]), text)
+
+
+def _letter(use: re.Match) -> str:
+    """A letter at ``x`` of its word, in hundredths of its size."""
+    return f'<use href="{use[1]}"' + (f' x="{float(use[2]):.0f}"' if use[2] else "") + "/>"
 
 
 def bare(axes: Axes, grid: str = "", left: bool = True) -> None:

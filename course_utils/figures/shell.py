@@ -14,10 +14,12 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
+from urllib.parse import quote
 
 from course_utils.figures import theme
 
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
+_PLAIN = " '/;=,()[]*+@!"  # of a data URI in quotes: a browser takes these as they are
 
 
 def piece(template: str, data: dict, still: str, **parts: str) -> str:
@@ -53,6 +55,10 @@ def folded(figure: str, summary: str) -> str:
 def image(picture: bytes, kind: str, words: str) -> str:
     """A picture ("png", "svg+xml") as an HTML image that holds its own bytes."""
     source = f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+    if kind == "svg+xml":  # as text, which is shorter
+        text = picture.decode().replace("\n", " ")
+        text = text if "'" in text else text.replace('"', "'")
+        source = f"data:image/{kind},{quote(text, _PLAIN)}"
     return f'<img alt="{html.escape(words, quote=True)}" style="max-width:100%" src="{source}">'
 
 

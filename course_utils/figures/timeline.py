@@ -203,7 +203,7 @@ def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end:
         last = max((s.end for s in emulation.spans if _lane(s.cta, s.warp, s.role) == lane), default=begin)
         left = min(last, end - 0.12 * (end - begin))
         axes.barh(y + 0.1, end - left, BAR, left, align="edge", color=RED, alpha=0.75, lw=0, zorder=5)
-        words = "waits " + row["text"].split(": its")[0] + (", for bytes" if _lacks_bytes_alone(row) else "")
+        words = "waits " + row["text"].split(": ")[0] + (", for bytes" if _lacks_bytes_alone(row) else "")
         ground = {"facecolor": CARD, "alpha": 0.8, "lw": 0, "pad": 1}
         look = {"ha": "right", "va": "bottom", "color": RED, "fontsize": 7.5, "zorder": 7, "bbox": ground}
         axes.text(end, y + 0.43, words, **look)

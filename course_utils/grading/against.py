@@ -92,7 +92,7 @@ def _tensors(given: Any, what: str) -> dict[str, torch.Tensor]:
         try:
             found[str(name)] = torch.as_tensor(value).detach().cpu().contiguous()
         except (TypeError, ValueError, RuntimeError) as error:
-            raise CompileError("load", f"{what}: {name} is {type(value).__name__}, no tensor") from error
+            raise CompileError("load", f"{what}: {name} is {type(value).__name__}, not a tensor") from error
     return found
 
 

@@ -178,7 +178,7 @@ def _of_findings(run: Run, also: Sequence[str]) -> Card:
     more += tables
     more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
     if len(others) > ALSO:
-        more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
+        more.append(f"And {len(others) - ALSO} more findings; `course trace` shows them all.")
     more += map(sentence, run.answer.remarks)
     if run.answer.finished and (numbers := words.text(*beside(wrong, causes))):
         more.append(numbers)

@@ -276,7 +276,7 @@ CONDITIONS = {
     ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
     "grid grows": Condition(
-        "a grid that covers D, one tile a CTA",
+        "a grid that covers D, one tile per CTA",
         lambda r, a: tile_of_a_cta(a) <= LARGEST_TILE,
         _grid,
         run="a tile for each CTA",
@@ -312,7 +312,7 @@ CONDITIONS = {
         run="sums of several CTAs",
     ),
     "expect-tx": Condition(
-        "an mbarrier told how many bytes to expect, `expect_tx`",
+        "an mbarrier that expects the bytes of its loads, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
         lambda r, a: _is("no-acquire") if _pipeline(a) else _is("none"),
         (Family.EXPECT_TX,),
@@ -331,8 +331,8 @@ CONDITIONS = {
         of_stores=True,
     ),
     "store wait": Condition(
-        "a `cp.async.bulk.wait_group` for the TMA stores, inside the loop where there is one, before "
-        "their buffer is written again",
+        "a `cp.async.bulk.wait_group` for the TMA stores, inside the loop if there is one, before their "
+        "buffer is written again",
         lambda r, a: r.bulk_waits > 0 and r.unawaited_store_loops == 0,
         lambda r, a: _is("not-in-the-loop") if r.bulk_waits else _is("none"),
         (Family.BULK_WAIT,),

@@ -94,7 +94,7 @@ def _without_a_run(case: CopyCase, launches: Sequence[Launch], source: str) -> t
     """The parts that are known once all shapes are compiled."""
     first = launches[0].artifact
     return (
-        score(case, "compiles", True, f"{first.resources.registers} registers a thread"),
+        score(case, "compiles", True, f"{first.resources.registers} registers per thread"),
         maps.part(case, first, "tensor TMA" in (case.load, case.store)),
         _path(case, launches, source),
     )

@@ -164,7 +164,7 @@ def _lists(places: list[Place], order: random.Random) -> dict[int, list[str]]:
         cuts = [len(right) * at // count for at in range(count + 1)]
         numbers = [str(number + 1) for number in group]
         where = f", for TODO {', '.join(numbers[:-1])} and {numbers[-1]}" if len(group) > 1 else ""
-        listed = [f"These lines, in another order{where}:"]
+        listed = [f"These lines, in a different order{where}:"]
         for begin, end in pairwise(cuts):
             listed += ["Then these:"] * (begin > 0) + _shuffled(right[begin:end], order)
         lists[group[0] + 1] = listed
@@ -180,7 +180,7 @@ def _shuffled(right: list[str], order: random.Random) -> list[str]:
 
 # -- blank
 
-BODY = "the kernel's body. Its check asks for:"
+BODY = "the kernel's body. Its check requires:"
 
 
 def _blank(source: str) -> str:

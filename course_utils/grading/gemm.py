@@ -16,6 +16,7 @@ from course_utils.chips import HOME, Chip
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory, compile_sizes, takes_sm_count
 from course_utils.grading import check, conditions, maps, real_size, refine, steps
+from course_utils.grading.cards import sentence
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
 from course_utils.grading.found import Found, found, place_of
@@ -258,7 +259,7 @@ def _compiles(step: Step, artifact: Artifact) -> Part:
     spills = made.spill_stores + made.spill_loads
     shared = artifact.dynamic_shared + made.static_shared
     detail = (
-        f"{made.registers} registers a thread, {spills or 'no'} bytes spilled, {shared:,} bytes of shared "
+        f"{made.registers} registers per thread, {spills or 'no'} bytes spilled, {shared:,} bytes of shared "
         "memory"
     )
     return score(step, "compiles", True, detail)
@@ -305,10 +306,10 @@ def _instructions(
         failed = any(not answer.ok and not answer.error for _, answer in answered)
         why = [] if failed else [*unseen.values()][:1]
         return score(step, "instructions", False, detail, *why, topic="missing", share=share)
-    detail = "all that the step is about survived the compiler"
+    detail = "all that the step requires survived the compiler"
     seen = any(answer.facts and answer.finished for _, answer in answered)
     if not seen and not PROPERTIES.keys().isdisjoint(step.requires):
-        detail += "; their order was not looked at, only the emulator sees it"
+        detail += "; their order was not checked: only the emulator can"
     return score(step, "instructions", True, detail)
 
 
@@ -324,7 +325,7 @@ def _gated(step: Step, results: Part, met: float) -> Part:
     if not results.passed or met == 1:
         return results
     worth = "no points" if step.whole else f"{met / 2:.0%} of the points"
-    detail = f"{results.detail}; {worth}, as long as what the step is about is missing"
+    detail = f"{results.detail}; {worth}, until it has what the step requires"
     return replace(results, points=results.points * met / 2, detail=detail)
 
 
@@ -349,7 +350,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         last = answered[-1][1].relative_norm
         detail = f"{prefix}right at {sizes}, last relative error {last:.1e}"
         remarks = dict.fromkeys(remark for _, answer in answered for remark in answer.remarks)
-        return score(step, "results", True, "; ".join((detail, *list(remarks)[:1])))
+        warnings = [f"Warning: {sentence(remark)}" for remark in remarks]
+        return score(step, "results", True, "\n".join((detail, *warnings[:1])))
     ended = not wrong[-1].answer.error and wrong[-1].answer.finished
     detail = prefix + "; ".join(f"{check.ended(run.answer)} at {_words_of(run.launch.size)}" for run in wrong)
     if right:

@@ -98,10 +98,10 @@ def _times(guesses: Sequence[_Guess], worth: float) -> Part:
     if off <= OFF:
         return Part("times", True, worth, worth, summary)
     (size, plan, time), said = max(guesses, key=_error)
-    text = f"Your model is {off:.1%} off in the middle; {OFF:.0%} is asked. It"
+    text = f"Your model is {off:.1%} off in the middle; at most {OFF:.0%} is required. It"
     shares = [guess / found.seconds for found, guess in guesses]
     if (min(shares) > UNITS or max(shares) < 1 / UNITS) and max(shares) < ONE_FACTOR * min(shares):
-        summary = text = "Your model counts in something else than seconds: it"
+        summary = text = "Your model does not return seconds: it"
     text += f" is worst at {_at(size)}, {_words(plan)}: {_us(said)} where {_us(time)} were recorded."
     return _failed("times", worth, text, summary.removesuffix(": it"))
 
@@ -120,7 +120,7 @@ def _order(guesses: Sequence[_Guess], worth: float) -> Part:
         return Part("order", True, worth, worth, summary)
     (quick, _), (slow, _) = max(wrong, key=lambda pair: pair[1][0].seconds / pair[0][0].seconds)
     text = (
-        f"Your model knows {summary}; {RIGHT:.0%} is asked. At {_at(quick.size)} it does not see that "
+        f"Your model knows {summary}; {RIGHT:.0%} is required. At {_at(quick.size)} it misses that "
         f"{_words(quick.plan, slow.plan)} "
         f"beat {_words(slow.plan, quick.plan)}: {_us(quick.seconds)}, not {_us(slow.seconds)}."
     )
@@ -143,8 +143,8 @@ def _choice(guesses: Sequence[_Guess], worth: float, waves: bool) -> Part:
         return Part("choice", True, worth, worth, summary)
     text = (
         f"At {_at(taken.size)} your model takes {_words(taken.plan, best.plan)}, {most:.0%} slower "
-        f"than {_words(best.plan, taken.plan)}; at most {LOST:.0%} is asked. It is {_us(taken.seconds)}, not "
-        f"{_us(best.seconds)}." + " How many waves has each?" * waves
+        f"than {_words(best.plan, taken.plan)}; at most {LOST:.0%} is allowed. It is {_us(taken.seconds)}, "
+        f"not {_us(best.seconds)}." + " How many waves does each need?" * waves
     )
     return _failed("choice", worth, text, summary)
 

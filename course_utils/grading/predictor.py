@@ -160,7 +160,7 @@ def judge(
     parts = [_part(way, worth[way], [one for one in told if one[0][0].asked == way]) for way in ASKED]
     if not last:
         parts.append(
-            Part(NOW, None, 0.0, worth[NOW], "no answer here: a compiler is missing, or took too long")
+            Part(NOW, None, 0.0, worth[NOW], "not compared here: a compiler is missing, or took too long")
         )
     elif _share(told) - _share(last) > LOOKED_UP:
         looked_up = (
@@ -221,7 +221,7 @@ def why(case: Case, made: Outcome) -> str:
         return _of_boxes(case, made)
     if made.path == BULK:
         size = prod(case.tile) * BYTES[case.dtype]
-        return f"the tile is one piece of {size:,} bytes inside X, and nobody reads S swizzled"
+        return f"the tile is one piece of {size:,} bytes inside X, and nothing reads S swizzled"
     if made.path == THREADS and case.asked == COPY and case.consumer != PIPELINE:
         return "T.copy loads by TMA in T.Pipelined only"
     hindrance = hinders(case)
@@ -243,7 +243,7 @@ def hinders(case: Case) -> str:
     element = BYTES[case.dtype]
     strides = [prod(case.shape[dim:]) * element for dim in range(1, len(case.shape))]
     if odd := [stride for stride in strides if stride % STRIDE_BYTES]:
-        return f"a stride of {odd[-1]:,} bytes is no multiple of {STRIDE_BYTES}"
+        return f"a stride of {odd[-1]:,} bytes is not a multiple of {STRIDE_BYTES}"
     if case.row % STRIDE_BYTES:
         return f"a row of {case.row} bytes is no multiple of {STRIDE_BYTES}"
     if element == 8 and case.consumer != BY_THREADS and (case.consumer != STORE or case.row % NO_SPAN == 0):

@@ -62,7 +62,7 @@ class Property:
         """What was seen instead, and where; None where the property holds."""
         if not self.is_violated(facts):
             return None
-        last = name == MOVED and bool(facts.get("registers given back, whole warpgroups"))
+        last = name == MOVED and bool(facts.get("registers released, whole warpgroups"))
         place = lines.of_families(artifact, *self.families, last=last)
         if not self.families and self.call:
             place = lines.one(self.call, artifact)
@@ -104,14 +104,14 @@ def _stores(f: Facts) -> Cause:
 
 
 def _registers(f: Facts) -> Cause:
-    ways = {"dec": "given back", "inc": "taken"}
+    ways = {"dec": "released", "inc": "taken"}
     moved = {
         way: [once(f, f"registers {name}, whole warpgroups"), once(f, f"registers {name}, warpgroups")]
         for way, name in ways.items()
     }
     if any(whole < reached for whole, reached in moved.values()):
         return _is("warpgroups-moved", warpgroups=moved)
-    names = ("given back by who loads", "who loads", "taken by who multiplies", "who multiplies")
+    names = ("released by loading", "loading", "taken by multiplying", "multiplying")
     gave, loading, took, multiplying = (once(f, f"registers: {name}") for name in names)
     return _is("roles-moved", gave=gave, loading=loading, took=took, multiplying=multiplying)
 
@@ -191,7 +191,7 @@ PROPERTIES = {
         call=ORDER,
     ),
     "tile order in each round": Property(
-        "near tiles for CTAs that run at one time, in each round<: the panels go on where the last round "
+        "near tiles for CTAs that run at one time, in each round<: the panels continue where the last round "
         "ended>",
         "tiles of neighbours, near",
         "tiles of neighbours",
@@ -201,7 +201,7 @@ PROPERTIES = {
         call=ORDER,
     ),
     "a share for each CTA": Property(
-        "even shares<: CTAs take turns, and none takes more tiles than with one CTA for each SM>",
+        "even shares<: CTAs take turns, and none takes more tiles than it would with one CTA per SM>",
         "rounds of all SMs",
         "rounds",
         _rounds,
@@ -269,8 +269,8 @@ PROPERTIES = {
         (Family.BULK_WAIT,),
     ),
     "cut by TMA": Property(
-        "the last rows of D in a tile like all others<: TMA leaves out what lies past the last row, and no "
-        "tile is moved up over its neighbour>",
+        "the last rows of D in a tile like all others<: TMA drops the rows past the last one, and no tile "
+        "is moved up over its neighbour>",
         "stores of the last row that TMA cuts",
         "stores of the last row",
         "stores of the last row",
@@ -284,8 +284,8 @@ PROPERTIES = {
         near=(Family.TENSOR_REDUCE,),
     ),
     "rows ahead": Property(
-        "loads ahead<: while rows are computed and stored, the load of later rows is under way, and need not "
-        "wait for that store>",
+        "loads ahead<: while rows are computed and stored, the load of later rows is in flight, and need "
+        "not wait for that store>",
         "results stored with a load ahead",
         "results stored",
         "stores that later rows follow",
@@ -299,8 +299,8 @@ PROPERTIES = {
         "K tiles",
     ),
     "sums of one K block": Property(
-        "an accumulator that begins anew with each K tile<: its sum goes to the second one before the next "
-        "tile's>",
+        "an accumulator that is overwritten by each K tile<: its sum is added to the second accumulator "
+        "before the next K tile>",
         "K tiles begun anew",
         "K tiles",
         "K tiles",
@@ -377,8 +377,8 @@ PROPERTIES = {
         near=(Family.MULTICAST_LOAD,),
     ),
     "stages released by both CTAs": Property(
-        "stages that both CTAs release<: whoever loads into the other CTA's stage first waits on an mbarrier "
-        "on which that CTA arrives once it has multiplied>",
+        "stages that both CTAs release<: a load into the other CTA's stage waits for an mbarrier on which "
+        "that CTA arrives once it has multiplied>",
         "loads over a stage that the other CTA released",
         "loads over another CTA's read stage",
         "loads over a tile that the other CTA multiplied",
@@ -439,7 +439,7 @@ PROPERTIES |= {
     ),
     "MMAs queued": Property(
         "MMAs in a queue<: those of the next K tile are issued while earlier ones run, and only a commit "
-        "tells others that they are done>",
+        "signals that they are done>",
         "K tiles followed, one queued",
         "K tiles followed",
         "K tiles",

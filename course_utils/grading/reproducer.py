@@ -111,7 +111,7 @@ def programs(source: str, called: str = "copy") -> dict[str, str]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, RecursionError) as error:
-        raise ValueError(f"this pair is no Python: {error}") from error
+        raise ValueError(f"this pair is not Python: {error}") from error
     kept = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     made = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
     for name in PAIR:

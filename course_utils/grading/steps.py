@@ -531,7 +531,7 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in PAIR_CASES for dsl in DSL_NAMES),
     *("t5-tilelang", "t5-cute", "t6-tilelang", "t6-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
-    *(f"{name}-{dsl}" for name in ("a1", "a1b") for dsl in DSL_NAMES),
+    *(f"{name}-{dsl}" for name in ATTENTION for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in ("b01", "b02", "b03", "b04", "b05") for dsl in DSL_NAMES),
 )
@@ -542,10 +542,10 @@ GRADED = tuple(dict.fromkeys((*EXERCISES, *(f"{name}-{dsl}" for name in LEVELLED
 
 def notebook_of(name: str) -> str:
     """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
-    task05a, "t3" of t3a.
+    task05a, "t3" of t3a, "11b" of plan11.
     """
     number = re.sub(r"^(step|task|plan)|(?<=\d)[a-f]$", "", name)
-    return f"{number}b" if name in TASKS else number
+    return f"{number}b" if name in TASKS or name in PLAN_CASES else number
 
 
 Row: TypeAlias = Step | CopyCase | PairCase | MapCase | PlanCase | PathCase

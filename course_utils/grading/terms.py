@@ -57,15 +57,15 @@ K_TILE: tuple[tuple[str, Cost], ...] = (
         lambda plan, each: max(_multiply(plan), _load(_rows(plan) * each) + _rows(plan) * each * ROW),
     ),
     (
-        "Each line that is loaded costs `ROW` besides: your model leaves it out.",
+        "Each line that is loaded costs `ROW` in addition: your model leaves it out.",
         lambda plan, each: max(_multiply(plan), _load(_rows(plan) * each)),
     ),
     (
-        "A row lies on `LINES` lines where K is no multiple of `BLOCK_K`: your model has one line there.",
+        "A row lies on `LINES` lines if K is not a multiple of `BLOCK_K`: your model counts one line.",
         lambda plan, each: RIGHT(plan, 1),
     ),
     (
-        "L2 brings whole lines, `LINES` for a row of ragged K: your model counts them for `ROW` alone.",
+        "L2 delivers whole lines, `LINES` for a row of ragged K: your model counts them for `ROW` alone.",
         lambda plan, each: max(_multiply(plan), _load(_rows(plan))) + _rows(plan) * each * ROW,
     ),
     (
@@ -73,25 +73,25 @@ K_TILE: tuple[tuple[str, Cost], ...] = (
         lambda plan, each: max(_multiply(plan), _load(_rows(plan) * each)) + _rows(plan) * ROW,
     ),
     (
-        "A cluster splits B: each CTA asks for `block_N / cluster` of its rows, and your model for all.",
+        "A cluster splits B: each CTA loads `block_N / cluster` of its rows. Your model loads all of them.",
         _of_rows(lambda plan: plan.block_M + plan.block_N),
     ),
     (
-        "A CTA asks for all rows of its A: your model splits A as a cluster splits B.",
+        "A CTA loads all rows of its A. Your model splits A as a cluster splits B.",
         _of_rows(lambda plan: (plan.block_M + plan.block_N) / plan.cluster),
     ),
     (
-        "A K tile takes as long as its lines take from L2, where that is longer: your model leaves that out.",
+        "A K tile takes as long as its lines take from L2, if that is longer: your model leaves that out.",
         lambda plan, each: _multiply(plan) + _rows(plan) * each * ROW,
     ),
     (
-        "L2 brings `L2` bytes a cycle to each CTA: your model shares them among all.",
+        "L2 delivers `L2` bytes per cycle to each CTA: your model shares them among all CTAs.",
         lambda plan, each: (
             max(_multiply(plan), _load(_rows(plan) * each) * plan.num_ctas) + _rows(plan) * each * ROW
         ),
     ),
     (
-        "`TURN` is of a tile of D: your model charges it for each of its K tiles.",
+        "`TURN` is charged once per tile of D: your model charges it for each K tile.",
         lambda plan, each: RIGHT(plan, each) + TURN,
     ),
 )
@@ -137,7 +137,8 @@ def _waves(at: Callable[..., float], whole: dict[Plan, float], ragged: dict[Plan
     """How the count of waves differs."""
     if any(_is(cost, whole, ragged, pairs=2) for cost in (RIGHT, *(cost for _, cost in K_TILE))):
         return (
-            "A cluster's tiles are of one wave: with clusters of 2 your model counts two where there is one."
+            "The tiles of a cluster belong to one wave: with clusters of 2 your model counts two waves "
+            "instead of one."
         )
     one, two = at(PAIRS, WHOLE[0]), at(PAIRS, WHOLE[0], TWO)
     count = (at(PAIRS, WHOLE[1], TWO) - two) / whole[PAIRS]
@@ -169,7 +170,7 @@ def _fixed(at: Callable[..., float], each: float) -> str:
     second = two - tiles * (at(PAIRS, WHOLE[1], TWO) - two)
     turn, launch = second - first, 2 * first - second
     for text, wanted in (
-        ("`TURN` ends each tile of D, the last one too: your model has it once less.", (TURN, LAUNCH - TURN)),
+        ("`TURN` ends each tile of D, the last one too: your model has one too few.", (TURN, LAUNCH - TURN)),
         ("Each tile of D ends in `TURN`: your model leaves it out.", (0, LAUNCH)),
         ("Each tile of D ends in `TURN`: your model has it once.", (0, LAUNCH + TURN)),
         ("`LAUNCH` comes once: your model has it in every wave.", (LAUNCH + TURN, 0)),

@@ -168,7 +168,9 @@ class Verdict:
         for part in () if self.open else self.checks:
             worth = f"{number(part.points):>4}/{number(part.max_points):<4}" if _known(part) else ""
             took = f"{_seconds(part):>7}  " if timed else ""
-            lines.append(f"  {part.state:12}{part.name:14}{worth:9}  {took}{part.detail}".rstrip())
+            first, *below = part.detail.split("\n")
+            lines.append(f"  {part.state:12}{part.name:14}{worth:9}  {took}{first}".rstrip())
+            lines += [f"    {line}" for line in below]  # a warning of a part that passed
         if self.card and self.card.more:
             lines.append("  More:")
             lines += [f"    {line}" for text in self.card.more for line in text.splitlines()]

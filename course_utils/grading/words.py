@@ -28,7 +28,7 @@ _WITHIN, _SMALL = (
 )
 _ROUNDED = f"{_SMALL} rounding fp32 to {{dtype}} gives {{usual:.2g}}): the sum itself lost precision. Is the "
 _ROUNDED += "accumulator fp32?"
-_FP32_ROUNDED = f"{_SMALL} fp32 sums have less than 1e-6): were the sums rounded on their way to {{tensor}}?"
+_FP32_ROUNDED = f"{_SMALL} an fp32 accumulator gives less than 1e-6): was it rounded before {{tensor}}?"
 _MULTIPLIED = f"In {_TILE}, columns {{A_columns}} of A are multiplied by columns {{B_columns}} of B"
 _OUTSIDE = "{count} TMA {count:KIND lies|KINDs lie} outside {tensor}, one from {axis} {farthest} of {of}"
 _LOADS, _STORES = _OUTSIDE.replace("KIND", "load"), _OUTSIDE.replace("KIND", "store")
@@ -55,8 +55,8 @@ NUMBERS = {
     "and does the tile divide M and N? Does the store's box cover the whole tile?",
     "parts-missing": "Parts of tiles are missing: does every thread store all of its elements, and does each "
     "wait for its store?",
-    "some-tiles": "Some tiles are wholly wrong and the others right: look at the coordinates of A, B and D, "
-    "and where a CTA computes several tiles, at what one leaves to the next.",
+    "some-tiles": "Some tiles are wholly wrong and the others right. Look at the coordinates of A, B and D. "
+    "If a CTA computes several tiles, look at what one leaves to the next.",
     "every-tile": "Every tile is wrong: look at coordinates, the columns of each slice, the operand order "
     "and the swizzle before the barriers.",
     "fragments": "A few rows or fragments of a tile are wrong: one thread's or one warp's part. That is a "
@@ -85,7 +85,7 @@ NUMBERS = {
     # not-finite
     "not-finite": "{count} are {value}: something was read before it was loaded. Which stage does each load "
     "write, which does each wgmma read, and what has it waited for?",
-    "past-fp16": "Row {row:d} is {value}: was the sum rounded to fp16 on its way, which ends at 65,504?",
+    "past-fp16": "Row {row:d} is {value}: was the sum rounded to fp16, whose largest number is 65,504?",
     "not-subtracted": "Row {row:d} is {value}: is its largest number subtracted before exp, and searched for "
     "from -inf on?",
     # precision
@@ -95,28 +95,28 @@ NUMBERS = {
     "fp32-rounded-within-bounds": f"{_WITHIN} the {_FP32_ROUNDED}",
     # zeros
     "zeros": f"{_TILE} holds zeros: no K tile was multiplied, or an operand's tile lies outside its tensor, "
-    "where TMA brings zeros. Is its index too large, or are M and N mixed up?",
+    "which TMA fills with zeros. Is its index too large, or are M and N mixed up?",
     "index-of-the-other": f"{_TILE} holds zeros: {{operand}} has only {{operand_rows}} rows. Does the index "
-    "of {other}'s rows cut it too?",
+    "of {other}'s rows slice it too?",
     # misplaced
     "operand-stored": f"{_TILE} holds {{operand}}[{{operand_rows}}, {{operand_columns}}] itself: does the "
     "store take the sums, or {operand}'s tile?",
     "operand-twice": f"{_TILE} holds {{operand}}[{{left}}] @ {{operand}}[{{right}}]^T: {{operand}}'s tile "
     "lies where {other}'s belongs, or {other}'s was never copied.",
     "mirror": f"{_TILE} holds {_PRODUCT}: {{tensor}}'s tile is stored at its mirror place, or both operands "
-    "are cut by the other's index.",
+    "are sliced by the other's index.",
     "stored-elsewhere": f"{_TILE} holds {_PRODUCT}: that belongs at another place of {{tensor}}. Which index "
     "places the store?",
     "slices-stored-elsewhere": f"{_TILE} holds {_PRODUCT}: that belongs at another place of {{tensor}}. "
     "Which index places the store, and does it count every slice?",
-    "rows-of-B": f"{_TILE} holds {_PRODUCT}: these rows of B belong to another tile. Which index cuts B, or "
-    "a slice of {tensor}?",
-    "rows-of-A": f"{_TILE} holds {_PRODUCT}: these rows of A belong to another tile. Which index cuts A, or "
-    "a slice of {tensor}?",
+    "rows-of-B": f"{_TILE} holds {_PRODUCT}: these rows of B belong to another tile. Which index slices B, "
+    "or a slice of {tensor}?",
+    "rows-of-A": f"{_TILE} holds {_PRODUCT}: these rows of A belong to another tile. Which index slices A, "
+    "or a slice of {tensor}?",
     "coordinates": f"{_TILE} holds {_PRODUCT}: wrong coordinates, or what a former tile left.",
-    "moved": f"{_TILE} holds what belongs in {{axis}} {{belongs}}: which index cuts the sums?",
-    "moved-or-stored-elsewhere": f"{_TILE} holds what belongs in {{axis}} {{belongs}}: which index cuts the "
-    "sums, or places the store?",
+    "moved": f"{_TILE} holds what belongs in {{axis}} {{belongs}}: which index slices the accumulator?",
+    "moved-or-stored-elsewhere": f"{_TILE} holds what belongs in {{axis}} {{belongs}}: which index slices "
+    "the accumulator, or places the store?",
     # accumulator
     "twice": f"{_TILE} holds twice its own product: is it multiplied twice, or the sum not cleared between?",
     "former-tile": f"{_TILE} holds its own sum and {_PRODUCT}: a former tile's sum was not cleared.",
@@ -125,9 +125,9 @@ NUMBERS = {
     "another-tile-added": f"{_TILE} holds its own sum and {_PRODUCT}: another tile's sum is added there: "
     "which tile does each store take?",
     "shared-rows": "Both consumer warpgroups multiply the same rows ({tensor}[{rows}, {columns}] holds "
-    "A[0:64]...): how many 64 rows of it does the MMA give to each?",
-    "shared-part": "Two warpgroups write the same part of the tile: how many 64 rows of it does the MMA give "
-    "to each?",
+    "A[0:64]...): how many blocks of 64 rows does the MMA give to each?",
+    "shared-part": "Two warpgroups write the same part of the tile: how many blocks of 64 rows does the MMA "
+    "give to each?",
     # transposed
     "own-transposed": f"{_TILE} holds its own product, transposed: are the two operands, or {{tensor}}'s "
     "rows and columns, swapped?",
@@ -158,10 +158,10 @@ NUMBERS = {
     "bias-of-rows": "D has the bias of its rows: bias has a number for each column.",
     "bias-of-the-first-tile": "Every tile has the bias of the first tile's columns: where does this tile "
     "begin?",
-    "bias-from-its-row": "Each tile has the bias of other columns: does its first row cut the bias, and not "
-    "its first column?",
-    "bias-by-rows": "Each row of a tile has a bias, where each column should: does the index within the tile "
-    "count rows?",
+    "bias-from-its-row": "Each tile has the bias of other columns: is the bias sliced by the tile's first "
+    "row instead of its first column?",
+    "bias-by-rows": "Each row of a tile has its own bias, but each column should have one: does the index "
+    "within the tile count rows?",
     "relu-missing": "D is right but for its ReLU.",
     "relu-before-bias": "D is right but for the order of its epilogue: the ReLU came before the bias.",
     "epilogue-in-the-loop": "D has its bias and its ReLU after every K tile: is the epilogue inside the K "
@@ -174,14 +174,14 @@ NUMBERS = {
     "first-matrix-of-B": "Every matrix of A met the first matrix of B: does B's coordinate follow the batch?",
     "group-before": "The first rows of a group are multiplied by the B of the group before.",
     "scales-missing": "D has neither scale: it is the product of A and B as they are stored.",
-    "not-cleared-between-blocks": "Each K block comes again with the scales of those after it: the first "
+    "not-cleared-between-blocks": "Each K block is counted again with the scales of later blocks: the first "
     "accumulator is not cleared.",
     "scales-of-the-last-block": "The sum over all of K has the scales of its last block: scale the sum of "
     "each block.",
     "scales-of-the-first-block": "All K blocks have the scales of the first one: which column of scale_A and "
     "scale_B?",
-    "scale-B-missing": "D lacks scale_B.",
-    "scale-A-missing": "D lacks scale_A.",
+    "scale-B-missing": "D is right but for scale_B.",
+    "scale-A-missing": "D is right but for scale_A.",
     "scale-B-by-rows": "scale_B is taken by D's rows: it has a row for each 128 of D's columns.",
     "scales-of-the-first-tile": "Every tile has the row scales of the first tile: where does this tile "
     "begin?",
@@ -201,8 +201,8 @@ NUMBERS = {
     "mask-last-key": "No query has seen the last key.",
     "mask-of-the-last-tile": "Rows behind the last key count as keys: TMA fills them with zeros, whose score "
     "is 0, and exp of it is not 0. Mask them.",
-    "head-for-head": "Each head of Q met the head of K with its own number, and heads that K lacks met "
-    "zeros: a group of heads shares one head of K.",
+    "head-for-head": "Each head of Q met the head of K with its own number, and heads that K does not have "
+    "met zeros. A group of heads shares one head of K.",
     "heads-in-turn": "K's heads were dealt out in turn: neighbouring heads of Q share a head of K, so divide "
     "by the size of a group.",
     "first-batch-of-K": "Every batch of Q met the first batch of K: does K's coordinate follow the batch?",
@@ -222,19 +222,19 @@ REFINED = {
     "store-of-other-tiles": f"{_STORES}: does its index count tiles of another size than the store's?",
     # tiles: which of D's nobody took
     "tiles-left": "{ctas} CTAs took {taken} of {tensor}'s {tiles} tiles, none more than {most}: by how many "
-    "does the tile loop go on?",
+    "does the tile loop advance?",
     "tiles-left-by-clusters": "{ctas} CTAs ({clusters} clusters) took {taken} of {tensor}'s {tiles} tiles, "
-    "none more than {most}: does the tile loop go on by clusters, not by CTAs?",
-    "order-covers": f"{_CORNER}: do tiles of all CTAs (by the grid, or order of tiles) cover {{tensor}}?",
+    "none more than {most}: does the tile loop advance by the number of clusters, not of CTAs?",
+    "order-covers": f"{_CORNER}: do the tiles of all CTAs (by the grid, or order of tiles) cover {{tensor}}?",
     "order-mixed-up": f"{_CORNER}: are M and N mixed up in the order of tiles, which has to cover "
     "{tensor}? Rows of tiles come first.",
-    "edge-left-out": f"{_CORNER}: tiles at the edge are left out. Does their count round up where the last "
+    "edge-left-out": f"{_CORNER}: tiles at the edge are left out. Does their count round up if the last "
     "one is not whole?",
-    "last-not-stored": "{idle} of {busy} CTAs multiply a tile of {tensor} and store nothing: where no tile "
-    "follows that takes it along, what stores the last one?",
+    "last-not-stored": "{idle} of {busy} CTAs multiply a tile of {tensor} and store nothing: no tile "
+    "follows the last one, so what stores it?",
     "last-k-tile-not-loaded": "The loads bring {loaded} of {tensor}'s {of} columns: the last K tile is "
     "short, and is left out. Does the count of K tiles round up?",
-    "not-loaded": "The loads bring {loaded} of {tensor}'s {of} elements: which index cuts {tensor}?",
+    "not-loaded": "The loads bring {loaded} of {tensor}'s {of} elements: which index slices {tensor}?",
     "chunks-not-stored": "{chunks} of a tile's chunks 0 to {last_chunk} {number:is|are} never stored "
     "(columns {columns} of its {width}): how many does each call store?{calls}",
     "last-chunks-not-stored": "{chunks} of a tile's chunks 0 to {last_chunk} {number:is|are} never stored "
@@ -246,20 +246,20 @@ REFINED = {
     "store of each CTA's earlier tiles take the later one's place?{calls}",
     # swizzle
     "stored-swizzle": "The map of {tensor} stores with swizzle {stored} what threads write with {written}: "
-    "which layout has it?",
+    "which of the two is right?",
     # findings of the emulator that the artifact tells more of
     "columns-of-each-warpgroup": "each consumer warpgroup has a share of the tile's columns ({wgmma}), not "
-    "of its rows, and slices are no fixed registers of it. Registers that a wgmma may still write go to "
+    "of its rows, so no slice is a fixed set of its registers. Registers that a wgmma may still write go to "
     "memory",
-    "sums-in-local-memory": "sums lie in local memory, for want of a constant index: their registers are "
-    "copied there while a wgmma may still write them",
+    "sums-in-local-memory": "the accumulator lies in local memory, because its index is not constant: its "
+    "registers are copied there while a wgmma may still write them",
     "one-buffer": "{finding}, and {buffer} is one buffer",
 }
 # why a run on a GPU has no result, by the driver's word or the machine's
 FAULTS = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": "The kernel touched memory that is not its own (illegal address). Look at "
-    "the tile's coordinates, the stage index, a multicast mask or a CTA rank that names a CTA the cluster "
-    "does not have, and at a CTA that leaves its cluster early.",
+    "the tile's coordinates and the stage index. Does a multicast mask or a rank name a CTA that the "
+    "cluster does not have? Does a CTA leave its cluster early?",
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": "The kernel ran an illegal instruction. Look for a tensor map, a wgmma "
     "descriptor or a multicast mask that asks for something the hardware does not have.",
     "CUDA_ERROR_MISALIGNED_ADDRESS": "An address is not aligned for its access: 16 bytes for a vector, 128 "
@@ -272,7 +272,7 @@ FAULTS = {
     "out_of_memory": "The GPU ran out of memory. Close what else uses it (nvidia-smi shows it) and check "
     "again.",
     "timed_output": "A timed output was wrong, though the kernel passed at the check sizes: a race, or a "
-    "size it cannot do.",
+    "size that it does not handle.",
 }
 _ENDLESS = "The kernel never ended ({seconds} s)"
 _COUNT_ALL = (
@@ -283,7 +283,7 @@ MACHINE = FAULTS | {
     "not-tried": "{detail}",
     "died": "The GPU process died: {detail}",
     # fault: what makes Hopper give up with no better word. Observed on H200, driver 580
-    "early-load": "A usual cause is an mbarrier that was overrun: a load that is asked for before its stage "
+    "early-load": "A usual cause is an mbarrier that was overrun: a load that is issued before its stage "
     "was multiplied, or a wait whose parity never flips, lets expected bytes pile up until the count "
     "overflows.",
     "early-producer": "A usual cause is an mbarrier that was overrun: a producer that does not wait for "
@@ -293,7 +293,7 @@ MACHINE = FAULTS | {
     # hang
     "endless-loop": f"{_ENDLESS}. It waits on no mbarrier: does a loop's bound change inside it?",
     "too-many-registers": f"{_ENDLESS}: setmaxnreg asks for {{registers}} registers, and a CTA has "
-    "{limit} at launch. The last warpgroup waits for ever for registers that nobody gives back.",
+    "{limit} at launch. The last warpgroup waits forever for registers that nobody releases.",
     "endless-wait": f"{_ENDLESS}: {_COUNT_ALL}come; then the parity each wait starts with ({{starts}}). The "
     "kernel initialises {barriers} mbarriers{arrivals}.",
     "cluster-waits": "In a cluster: does each CTA expect its own bytes, and does no CTA leave before the "
@@ -302,11 +302,10 @@ MACHINE = FAULTS | {
 # what a step requires and a kernel lacks: ``requirement`` is the name of a condition or a property
 MISSING = {
     "condition": "This step{also} needs {requirement}; found {instead}{at}",
-    "dead-call": "This step{also} needs {requirement}; found {instead}: nothing came of this line. Can any "
-    "thread reach it?{at}",
-    "not-run": "This step{also} needs {requirement}; found it in the PTX, and no thread ever ran it{at}",
-    "forbidden": "This step{also} must do without {requirement}: this step is about what it costs not to "
-    "have them{at}",
+    "dead-call": "This step{also} needs {requirement}; found {instead}: the compiler removed this line. Can "
+    "any thread reach it?{at}",
+    "not-run": "This step{also} needs {requirement}; the PTX has it, but no thread ever ran it{at}",
+    "forbidden": "This step{also} must not have {requirement}: it shows the cost of doing without them{at}",
     "property": "This step{also} needs {requirement}; found {instead}{at}",
     "waits-at-once": "This step{also} needs {idea}; found `T.copy`, which waits for its store at once; "
     "`T.tma_copy` does not{at}",
@@ -315,11 +314,11 @@ MISSING = {
     "property-not-seen": "This step{also} needs {requirement}; nothing of it was seen in a run",
     "another-plan": "Where it was only compiled, this kernel has {now}{at}; where it ran, {before}. What ran "
     "says nothing of another kernel: give every size the same plan.",
-    "put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back: without it "
-    "{harm}<{why}>",
-    "barrier-put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. "
-    "Without it {reader} ({who}) reads what {writer} writes. No barrier orders the two.",
-    "fence-put-back": "This step{also} needs a fence that your code lacks here and TileLang put back. "
+    "put-back": "This step{also} needs a barrier that your code leaves out here and TileLang inserted: "
+    "without it {harm}<{why}>",
+    "barrier-put-back": "This step{also} needs a barrier that your code leaves out here and TileLang "
+    "inserted. Without it {reader} ({who}) reads what {writer} writes. No barrier orders the two.",
+    "fence-put-back": "This step{also} needs a fence that your code leaves out here and TileLang inserted. "
     "Without it {reader} ({who}) reads what {writer} wrote with {by}. No fence.proxy.async "
     "(`T.fence_proxy_async()`) is between.",
     # found: what a kernel has instead
@@ -329,7 +328,7 @@ MISSING = {
     "tensor-memory": "{alloc} `tcgen05.alloc`, {free} `.dealloc` and {ld} `.ld`",
     "no-consumer": "no wgmma: does any of the launch's {threads} threads take the consumer's branch?",
     "shapes": "{shapes}",
-    "alignment": "{buffer} with an alignment of {alignment}, where it needs {wanted}",
+    "alignment": "{buffer} with an alignment of {alignment} instead of {wanted}",
     "grid": "a grid of {grid} for M, N = {M:d}, {N:d}",
     "idle-sms": "a grid of {grid}: {ctas} of {of_sms} SMs have a CTA",
     "other-loads": "{count} of them, but {ways}",
@@ -337,7 +336,7 @@ MISSING = {
     "plain-stores": "none, but {count} plain `st.global`",
     "bulk-stores": "none, but {count} 1-D bulk copies",
     "no-stores": "no store of D at all",
-    "no-acquire": "none (a `producer_acquire` tells it)",
+    "no-acquire": "none (`producer_acquire` does it)",
     "not-in-the-loop": "none in the loop that stores",
     "groups": "{count} {count:group|groups}",
     "no-read-wait": "none with .read",
@@ -346,36 +345,37 @@ MISSING = {
     "cluster-barriers": "{count}, and no wait for every `empty`",
     "cluster": "a cluster of {cluster}",
     "threads": "{threads:d} threads",
-    "merged-map": "a map of {tensor} as {mapped}, where it has {matrix}: two dimensions became one",
-    "other-strides": "a map of {tensor} that steps {stride} bytes along a size of {size}, where "
-    "it is {wanted}",
-    "other-map": "a map of {tensor} with {mapped} elements, where it has {matrix}",
-    "no-register-bound": "both ignored, for want of `min_blocks_per_mp=1` in the launch",
+    "merged-map": "a map of {tensor} as {mapped} instead of {matrix}: two dimensions became one",
+    "other-strides": "a map of {tensor} that steps {stride} bytes along a size of {size}, instead of "
+    "{wanted}",
+    "other-map": "a map of {tensor} with {mapped} elements instead of {matrix}",
+    "no-register-bound": "both ignored, because the launch has no `min_blocks_per_mp=1`",
     "too-few-registers": "{way} {count} by {role}, whose code needs more than {count} registers: ptxas "
     "ignores all",
     "registers-moved": "{moves}{ptxas}",
     "operands": "{count} of {of} that came so",
     "operands-otherwise": "{count} of {of} that came so, and {ways} in the run",
-    "stored-often": "{count} elements stored by TMA where {enough} would do: who issues the store?",
+    "stored-often": "{count} elements stored by TMA, but {enough} are enough: which threads issue the store?",
     "stored-otherwise": "plain stores of up to {count} elements beside them",
     "warpgroups-moved": "{warpgroups}",
     "roles-moved": "`dec` by {gave} of {loading} warpgroups that load, `inc` by {took} of "
     "{multiplying} that multiply",
     "panels": "{mean:.1f} rows and columns of tiles for 16 CTAs; panels of 4 make 10",
-    "rounds": "{most} tiles for the busiest CTA, where {enough} would do; {busy} of {ctas} CTAs have a tile",
+    "rounds": "{most} tiles for the busiest CTA, but {enough} would be enough; {busy} of {ctas} CTAs have a "
+    "tile",
     "stages": "{used:.2g} in use",
     "share": "it in {count} of {of} {things}{in_ctas}",
 }
 # tensor maps, and what a copy has to do
 MAPS = {
     "illegal": "The map over {tensor} ({map}): {rule}; found {instead}",
-    "no-map": "Nothing of this kernel goes by a tensor map, so nothing goes by TMA as this one asks.",
+    "no-map": "This kernel has no tensor map, so it has no TMA copy of the kind that this case requires.",
     "rows-overlap": "The map of {tensor} has rows of {own} bytes, {apart} bytes apart: are the strides of "
     "its layout swapped?",
     "swizzles-differ": "The maps of {one} and {other} disagree on swizzle, for one buffer: {one}'s has "
     "{one_swizzle} and {other}'s has {other_swizzle}.",
-    "path": "{crossing}: this case asks for {wanted}; the compiler made {instead} (at {shape})",
-    "path-not-seen": "This case asks for {wanted} of {tensor}; no thread was seen to run one.",
+    "path": "{crossing}: this case requires {wanted}; the compiler made {instead} (at {shape})",
+    "path-not-seen": "This case requires {wanted} of {tensor}; no thread was seen to run one.",
 }
 # a pair of programs for a bug report
 PAIRS = {
@@ -383,7 +383,7 @@ PAIRS = {
     "another-fault": "The broken program shows another fault than {wanted} does. It shows {instead}.",
 }
 OTHER = {
-    "slow": "It is right, and slow: {ratio:.2f} of cuBLAS; the step asks for {floor:.2f}. Compare your "
+    "slow": "It is right, and slow: {ratio:.2f} of cuBLAS; the step requires {floor:.2f}. Compare your "
     "receipt with the step's.",
     "text": "{text}",  # words of another's: a compiler's, the emulator's, a machine's
 }

@@ -23,7 +23,7 @@ BUSY = 0.85  # the tensor pipe is the bound from here on: every good kernel of t
 FULL = 0.70  # of DRAM or L2: above it, it is the bound
 SLOW = 0.97  # of the highest clock: below it, the clock costs what is worth a word
 
-Size = tuple[int, int, int]
+Size = tuple[int, ...]
 Say = Callable[[str], object]
 
 

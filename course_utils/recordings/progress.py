@@ -4,8 +4,9 @@ DSL, the drills that were answered, and the answers of the quiz.
 The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either. Beside it stand
 ``drills``, a notebook's number to the numbers of its drills, ``{"05": [1, 3]}``; ``quiz``, the answers as
 they were written, ``{"start": {"1": "b"}}``; ``learner``, a number by which two learners' questions
-differ; and ``version``, without which a file is of the time when the notebooks on TMA were 11 to 15 and that
-of step 11 was 16: it is read as today's, and written so with the next thing that is kept.
+differ; and ``version``. A file without one is of the time when the notebooks on TMA were 11 to 15 and that
+of step 11 was 16; in version 2 notebook 11 had the drills of 11b too. An older file is read as today's, and
+written so with the next thing that is kept.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ FILE = Path("progress.json")
 NOTEBOOKS = Path("notebooks")
 FIRST = NOTEBOOKS / "00_start_here.ipynb"  # what a checkout has
 LEARNERS = 10**9  # a learner's number is below
-VERSION = 2  # of the file's form
+VERSION = 3  # of the file's form
 _RENUMBERED = {"11": "t1", "12": "t2", "13": "t3", "14": "t4", "15": "t5", "16": "11"}  # since version 1
+_MOVED = {1: ("11b", 1), 2: ("11b", 2), 3: ("11", 1), 4: ("11", 2), 5: ("11", 3), 6: ("11", 4), 7: ("11b", 3)}
 PAGE = "COURSE_PAGE"  # set in the environment of a run that makes a page: it keeps no progress and reads none
 
 
@@ -163,8 +165,13 @@ def drills(path: Path | None = None) -> dict[str, set[int]]:
     path = path or of_here()
     there = _part(path, "drills")
     lists = {name: some for name, some in _pairs(there) if isinstance(some, list)}
-    old = {} if _part(path, "version") == VERSION else _RENUMBERED
-    return {old.get(name, name): {one for one in some if type(one) is int} for name, some in lists.items()}
+    version = _part(path, "version")
+    old = {} if version in (2, VERSION) else _RENUMBERED
+    found = {old.get(name, name): {one for one in some if type(one) is int} for name, some in lists.items()}
+    if version != VERSION:  # notebook 11 was one, with seven drills
+        for name, number in [_MOVED[one] for one in sorted(found.pop("11", ())) if one in _MOVED]:
+            found.setdefault(name, set()).add(number)
+    return found
 
 
 def quiz(path: Path | None = None) -> dict[str, dict[int, str]]:

@@ -137,7 +137,7 @@ class Emulator:
 
     def __init__(
         self,
-        untimed_reason: str = "not run: the emulator knows no time",
+        untimed_reason: str = "not run: the emulator does not model time",
         schedules: Sequence[int] = SCHEDULES,
         seed: int | None = None,
         tags: int | None = None,

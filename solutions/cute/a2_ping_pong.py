@@ -52,10 +52,12 @@ def attention(
         """Tiles of keys that some query of tile m sees, one at least; those that all see."""
         if not causal:
             return k_tiles, sequence_k // block_N
+        ### BEGIN SOLUTION: tiles of keys that some query sees, and those that all see
         end = cutlass.min((m + 1) * block_M + later, sequence_k)
         whole = cutlass.min(m * block_M + later + 1, sequence_k)
         some = cutlass.max((cutlass.max(end, 0) + block_N - 1) // block_N, 1)
         return some, cutlass.max(whole, 0) // block_N
+        ### END SOLUTION
 
     @cute.jit
     def multiply(mma, acc, A, B, stage, add: cutlass.Constexpr):
@@ -204,9 +206,11 @@ def attention(
             top.fill(minus_infinity)
             Q_pipe.consumer_wait(pipeline.make_pipeline_state(kind, 1))
             # turns alternate strictly: two arrivals before a wait would be taken for a pair
+            ### BEGIN SOLUTION: the first turn: who hands it out, who waits
             if me == consumers - 1:
                 cute.arch.barrier_arrive(barrier_id=1, number_of_threads=256)
             cute.arch.barrier(barrier_id=mine, number_of_threads=256)
+            ### END SOLUTION
             # the last keys come first: what is masked lies there
             for masked in cutlass.range_constexpr(2):
                 begin, end = some - 1, cutlass.min(whole, some - 1) - 1
@@ -215,15 +219,18 @@ def attention(
                 for n in cutlass.range(begin, end, -1, unroll=1):
                     K_pipe.consumer_wait(use)
                     warpgroup.fence()
+                    ### BEGIN SOLUTION: S, the turn to the next consumer, release K
                     multiply(mma_S, S, Q_frag, K_frag, use.index, False)
                     cute.arch.barrier_arrive(barrier_id=next_one, number_of_threads=256)
                     warpgroup.wait_group(0)
                     K_pipe.consumer_release(use)
+                    ### END SOLUTION
                     if cutlass.const_expr(masked == 0):
                         mask(S, places, m, n)
                     softmax(S, top, total, scale, masked == 0)
                     scaled(acc, scale)
                     rounded(S, P)
+                    ### BEGIN SOLUTION: wait for V, then for the turn; acc += P V, release V
                     V_pipe.consumer_wait(use)
                     # from here to this consumer's next S the tensor cores are its own
                     cute.arch.barrier(barrier_id=mine, number_of_threads=256)
@@ -231,9 +238,12 @@ def attention(
                     multiply(mma_O, acc, P_frag, V_frag, use.index, True)
                     warpgroup.wait_group(0)
                     V_pipe.consumer_release(use)
+                    ### END SOLUTION
                     use.advance()
 
+            ### BEGIN SOLUTION: hand on the turn once more
             cute.arch.barrier_arrive(barrier_id=next_one, number_of_threads=256)
+            ### END SOLUTION
             for row in cutlass.range_constexpr(2):
                 # a row has its columns in four lanes
                 of_row = cute.arch.warp_reduction_sum(total[row], threads_in_group=4)

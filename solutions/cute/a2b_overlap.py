@@ -222,6 +222,7 @@ def attention(
                 if cutlass.const_expr(masked == 1):
                     begin = cutlass.min(some - 1, whole) - 1
                 for n in cutlass.range(begin, end, -1, unroll=1):
+                    ### BEGIN SOLUTION: one turn: S, then acc += P V of the tile before
                     K_pipe.consumer_wait(K_use)
                     cute.arch.barrier(barrier_id=mine, number_of_threads=256)
                     warpgroup.fence()
@@ -230,21 +231,28 @@ def attention(
                     warpgroup.fence()
                     multiply(mma_O, acc, P_frag, V_frag, V_use.index, True)
                     cute.arch.barrier_arrive(barrier_id=next_one, number_of_threads=256)
+                    ### END SOLUTION
+                    ### BEGIN SOLUTION: S is over: release K, mask, softmax
                     warpgroup.wait_group(1)  # all but the newest group: S is there
                     K_pipe.consumer_release(K_use)
                     K_use.advance()
                     if cutlass.const_expr(masked == 0):
                         mask(S, places, m, n)
                     softmax(S, top, total, scale, masked == 0)
+                    ### END SOLUTION
+                    ### BEGIN SOLUTION: P V is over: release V, rescale acc, next P
                     warpgroup.wait_group(0)
                     V_pipe.consumer_release(V_use)
                     V_use.advance()
                     scaled(acc, scale)
                     rounded(S, P)
+                    ### END SOLUTION
 
+            ### BEGIN SOLUTION: acc += P V of the last tile
             V_pipe.consumer_wait(V_use)
             warpgroup.fence()
             multiply(mma_O, acc, P_frag, V_frag, V_use.index, True)
+            ### END SOLUTION
             for row in cutlass.range_constexpr(2):
                 # a row has its columns in four lanes
                 of_row = cute.arch.warp_reduction_sum(total[row], threads_in_group=4)

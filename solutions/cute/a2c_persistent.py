@@ -56,10 +56,12 @@ def attention(
 
     def place(cta, turn):
         """Tile of queries, head and batch of a CTA's turn."""
+        ### BEGIN SOLUTION: tile of queries, head and batch of a CTA's turn
         tile = run * (turn // run * ctas + cta) + turn % run
         head, i = tile // q_tiles, tile % q_tiles
         m = i // 2 + (1 - i % 2) * (q_tiles - 1 - i)
         return m, head % heads, head // heads
+        ### END SOLUTION
 
     def visible(m):
         """Tiles of keys that some query of tile m sees, one at least; those that all see."""
@@ -196,6 +198,7 @@ def attention(
                 kind = pipeline.PipelineUserType.Producer
                 Q_load = pipeline.make_pipeline_state(kind, 1)
                 load = pipeline.make_pipeline_state(kind, num_stages)
+                ### BEGIN SOLUTION: each turn: Q once it is free, then its tiles of K and V
                 for turn in cutlass.range(share(cta), unroll=1):
                     m, head, b = place(cta, turn)
                     some, _ = visible(m)
@@ -214,6 +217,7 @@ def attention(
                         bar = V_pipe.producer_get_barrier(load)
                         cute.copy(load_V, V_src[at], V_dst[stage], tma_bar_ptr=bar)
                         load.advance()
+                ### END SOLUTION
         else:  # consumer warpgroups: 64 queries each
             cute.arch.setmaxregister_increase(registers[1])
             me = warp_idx // 4 - 1
@@ -269,8 +273,10 @@ def attention(
                         scaled(acc, scale)
                         rounded(S, P)
 
+                ### BEGIN SOLUTION: release Q
                 Q_pipe.consumer_release(Q_use)
                 Q_use.advance()
+                ### END SOLUTION
                 V_pipe.consumer_wait(V_use)
                 warpgroup.fence()
                 multiply(mma_O, acc, P_frag, V_frag, V_use.index, True)
@@ -283,6 +289,7 @@ def attention(
                 V_use.advance()
                 scaled(acc, scale)
                 out.store(acc.load().to(element))
+                ### BEGIN SOLUTION: O to its buffer once that is free; store it
                 if warp_idx % 4 == 0:  # the store before has read the buffer
                     cute.arch.cp_async_bulk_wait_group(0, read=True)
                 own.arrive_and_wait()
@@ -295,6 +302,7 @@ def attention(
                     to = None, O_row, 0, head, b
                     cute.copy(store_O, O_src[None, me], O_dst[to])
                     cute.arch.cp_async_bulk_commit_group()
+                ### END SOLUTION
             if warp_idx % 4 == 0:
                 cute.arch.cp_async_bulk_wait_group(0)
 

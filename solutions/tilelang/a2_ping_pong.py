@@ -109,10 +109,12 @@ def attention(
             head, b = (first + inside % count) % heads, (first + inside % count) // heads
             rows = slice(m * block_M, (m + 1) * block_M)
             # tiles of keys that some query sees, one at least; those that all see
+            ### BEGIN SOLUTION: key tiles that some query sees, that all see, and to mask
             end = T.min((m + 1) * block_M + later, sequence_k) if causal else sequence_k
             whole = T.min(m * block_M + later + 1, sequence_k) if causal else sequence_k
             some = T.max((T.max(end, 0) + block_N - 1) // block_N, 1)
             masked = T.max(some - T.max(whole, 0) // block_N, 1)
+            ### END SOLUTION
 
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(registers[0])
@@ -142,12 +144,15 @@ def attention(
                 T.fill(top, -infinity)
                 T.mbarrier_wait_parity(Q_full, 0)
                 # turns alternate strictly: two arrivals before a wait would be taken for a pair
+                ### BEGIN SOLUTION: the first turn: who hands it out, who waits
                 if me == consumers - 1:
                     T.named_barrier_arrive(turn_barrier, 256)
                 T.call_extern("handle", "wait_for_turn", turn_barrier + me)
+                ### END SOLUTION
                 for i in T.serial(some):
                     stage, parity = i % num_stages, (i // num_stages) & 1
                     T.mbarrier_wait_parity(K_full[stage], parity)
+                    ### BEGIN SOLUTION: S, the turn to the next consumer, release K
                     operands = Q_shared, K_shared[stage, :, :], S
                     T.wgmma_gemm(
                         *operands, transpose_B=True, clear_accum=True, policy=rows_each
@@ -156,12 +161,14 @@ def attention(
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(K_empty[stage])
+                    ### END SOLUTION
                     if i < masked:
                         mask(S, m, some - 1 - i)
                     softmax(S, top, sums, scale, part)
                     for r, j in T.Parallel(block_M, D):
                         acc[r, j] *= scale[r]
                     T.copy(S, P)
+                    ### BEGIN SOLUTION: wait for V, then for the turn; acc += P V, release V
                     T.mbarrier_wait_parity(V_full[stage], parity)
                     # from here to this consumer's next S the tensor cores are its own
                     T.call_extern("handle", "wait_for_turn", turn_barrier + me)
@@ -169,8 +176,11 @@ def attention(
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(V_empty[stage])
+                    ### END SOLUTION
 
+                ### BEGIN SOLUTION: hand on the turn once more
                 T.named_barrier_arrive(turn_barrier + (me + 1) % consumers, 256)
+                ### END SOLUTION
                 T.reduce_sum(sums, total, dim=1)
                 for i in T.Parallel(block_M):
                     total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])

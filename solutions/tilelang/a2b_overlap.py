@@ -156,6 +156,7 @@ def attention(
                 for i in T.serial(1, some):
                     stage, parity = i % num_stages, (i // num_stages) & 1
                     before, parity_before = (i - 1) % num_stages, ((i - 1) // num_stages) & 1
+                    ### BEGIN SOLUTION: one turn: S, then acc += P V of the tile before
                     T.mbarrier_wait_parity(K_full[stage], parity)
                     T.call_extern("handle", "wait_for_turn", turn_barrier + me)
                     operands = Q_shared, K_shared[stage, :, :], S
@@ -165,22 +166,29 @@ def attention(
                     T.mbarrier_wait_parity(V_full[before], parity_before)
                     T.wgmma_gemm(P, V_shared[before, :, :], acc, policy=rows_each)
                     T.named_barrier_arrive(turn_barrier + (me + 1) % consumers, 256)
+                    ### END SOLUTION
+                    ### BEGIN SOLUTION: S is over: release K, mask, softmax
                     T.wait_wgmma(1)  # all but the newest group: S is there
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(K_empty[stage])
                     if i < masked:
                         mask(S, m, some - 1 - i)
                     softmax(S, top, sums, scale, part)
+                    ### END SOLUTION
+                    ### BEGIN SOLUTION: P V is over: release V, rescale acc, next P
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(V_empty[before])
                     for r, j in T.Parallel(block_M, D):
                         acc[r, j] *= scale[r]
                     T.copy(S, P)
+                    ### END SOLUTION
 
                 last, parity_last = (some - 1) % num_stages, ((some - 1) // num_stages) & 1
+                ### BEGIN SOLUTION: acc += P V of the last tile
                 T.mbarrier_wait_parity(V_full[last], parity_last)
                 T.wgmma_gemm(P, V_shared[last, :, :], acc, policy=rows_each)
+                ### END SOLUTION
                 T.reduce_sum(sums, total, dim=1)
                 for i in T.Parallel(block_M):
                     total[i] = T.if_then_else(total[i] == 0, 0, 1 / total[i])

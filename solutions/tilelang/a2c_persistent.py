@@ -53,10 +53,12 @@ def attention(
 
     def place(cta, turn):
         """Tile of queries, head and batch of a CTA's turn."""
+        ### BEGIN SOLUTION: tile of queries, head and batch of a CTA's turn
         tile = run * (turn // run * ctas + cta) + turn % run
         head, i = tile // q_tiles, tile % q_tiles
         m = i // 2 + (1 - i % 2) * (q_tiles - 1 - i)
         return m, head % heads, head // heads
+        ### END SOLUTION
 
     def visible(m):
         """Tiles of keys that some query of tile m sees, one at least; those that all see."""
@@ -135,6 +137,7 @@ def attention(
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(registers[0])
                 if thread < 32:
+                    ### BEGIN SOLUTION: each turn: Q once it is free, then its tiles of K and V
                     for turn in T.serial(share):
                         m, head, b = place(cta, turn)
                         some, whole = visible(m)
@@ -158,6 +161,7 @@ def attention(
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(V_full[stage])
                             it = it + 1
+                    ### END SOLUTION
             else:  # consumer warpgroups: 64 queries each
                 T.inc_max_nreg(registers[1])
                 me = thread // 128 - 1
@@ -210,8 +214,10 @@ def attention(
                             acc[r, j] *= scale[r]
                         T.copy(S, P)
 
+                    ### BEGIN SOLUTION: release Q
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(Q_empty)
+                    ### END SOLUTION
                     last, parity_last = it % num_stages, (it // num_stages) & 1
                     T.mbarrier_wait_parity(V_full[last], parity_last)
                     T.wgmma_gemm(P, V_shared[last, :, :], acc, policy=rows_each)
@@ -224,12 +230,14 @@ def attention(
                     it = it + 1
                     for i, j in T.Parallel(block_M, D):
                         acc[i, j] *= total[i]
+                    ### BEGIN SOLUTION: O to its buffer once that is free; store it
                     T.tma_store_wait(0)  # the store before has read the buffer
                     T.sync_threads(1, 128 * consumers)  # of the consumers only
                     T.copy(acc, O_shared)
                     T.fence_proxy_async()
                     T.sync_threads(1, 128 * consumers)
                     T.tma_copy(O_shared, O[b, rows, head, :])
+                    ### END SOLUTION
                 T.tma_store_wait(0)
 
     return main

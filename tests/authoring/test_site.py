@@ -253,9 +253,8 @@ def test_its_navigation_has_every_page_in_its_part(site):
     found = {part.partition("<")[0]: re.findall(r'href="([^"]+)\.html"', part) for part in parts}
     parts = ["Ladder", "Transfer", "TMA", "Blackwell", "Attention", "Look up", "About the course"]
     assert list(found) == parts
-    assert [path[10:].partition("_")[0] for path in found["Ladder"]] == ["00", "01", "01b"] + [
-        f"{n:02}" for n in range(2, 12)
-    ]
+    ladder = ["00", "01", "01b", *(f"{n:02}" for n in range(2, 12)), "11b"]
+    assert [path[10:].partition("_")[0] for path in found["Ladder"]] == ladder
     assert [path[10:13] for path in found["Transfer"]] == ["05b", "08b", "10b"]
     assert [path[10:12] for path in found["TMA"]] == ["t1", "t2", "t3", "t4", "t5", "t6"]
     assert [path[10:13] for path in found["Blackwell"]] == [f"b{n:02}" for n in range(1, 11)]
@@ -325,3 +324,13 @@ def test_pages_are_read_by_everybody(site, page, scheme):
 def test_the_site_needs_no_other_machine(tmp_path):
     for path in sorted((Path(pages.__file__).parent / "static").iterdir()):
         assert not re.search(r"https?://", path.read_text())
+
+
+@pytest.mark.parametrize("repository", ["", "https://x.org/tree/1"])
+def test_a_page_has_no_cell_of_imports_and_no_link_that_leads_nowhere(repository):
+    given = sync.synchronised(
+        nbformat.read(sync.NOTEBOOKS / "05_pipeline.ipynb", as_version=4), name="05_pipeline.ipynb"
+    )
+    shown = pages.page(given, nbformat.from_dict(given), repository).cells
+    assert not [cell.source for cell in shown if cell.cell_type == "code" and sync.only_imports(cell)]
+    assert ("[solutions](" in shown[1].source) == bool(repository) and "glossary" in shown[1].source

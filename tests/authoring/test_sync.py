@@ -190,7 +190,7 @@ def test_each_notebook_has_the_strip_below_its_title_and_its_first_code():
         links, points = made[0], made[-1]
         code = [place for place, cell in enumerate(cells) if cell.cell_type == "code"]
         brings = 1 if places.repository() else 0  # the cell that brings the course is the first code there
-        imports = [place for place in code[brings:] if sync._imports(cells[place])]
+        imports = [place for place in code[brings:] if sync.only_imports(cells[place])]
         assert (links, points, len(made)) == (1, (imports or code[brings:])[0] + 1, 2 + brings)
         number = path.name.partition("_")[0]
         assert cells[points].source.endswith(f'strip("{number}")')
@@ -203,7 +203,7 @@ def test_each_notebook_has_the_strip_below_its_title_and_its_first_code():
 def test_set_up_cells_are_one_line_or_folded():
     for path in sorted(sync.NOTEBOOKS.glob("*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and (sync._imports(cell) or cell.id.startswith("strip-")):
+            if cell.cell_type == "code" and (sync.only_imports(cell) or cell.id.startswith("strip-")):
                 hidden = cell.metadata.get("jupyter", {}).get("source_hidden", False)
                 assert hidden or "\n" not in cell.source, (path.name, cell.id)
 

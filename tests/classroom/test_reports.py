@@ -124,14 +124,14 @@ def test_a_group_that_is_alike_is_one_row(tmp_path):
 
 def test_gradescope_says_of_a_right_kernel_what_was_not_tried(class_, tmp_path):
     parts = [{"name": "results", "passed": True, "detail": ""}]
-    speed = {"name": "speed", "passed": None, "detail": "not run: the emulator knows no time"}
+    speed = {"name": "speed", "passed": None, "detail": "not run: the emulator does not model time"}
     class_[0].records["step05-cute"]["verdict"]["checks"] = parts
     class_[0].records["step04-cute"]["verdict"]["checks"] = [*parts, speed]
     reports.write_gradescope(tmp_path / "ada.json", class_[0])
     told = {test["name"]: test["output"] for test in json.loads((tmp_path / "ada.json").read_text())["tests"]}
     assert told["step05-cute"] == "all parts passed"
     assert told["step04-cute"] == (
-        "all parts passed that were tried; not tried: speed (not run: the emulator knows no time)"
+        "all parts passed that were tried; not tried: speed (not run: the emulator does not model time)"
     )
     assert told["t1-maps"] == reports.NOT_JUDGED
 

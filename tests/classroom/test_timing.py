@@ -210,7 +210,7 @@ def emulated(step=STEP, share=1.0):
     if share < 1:
         parts[-1] = score(step, "results", True, "half", share=share)
     if "speed" in steps.parts_of(step):
-        parts.append(score(step, "speed", None, "not run: the emulator knows no time"))
+        parts.append(score(step, "speed", None, "not run: the emulator does not model time"))
     return Verdict.of(step.id, "cute", "gpu", parts)
 
 

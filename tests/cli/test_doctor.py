@@ -1,6 +1,7 @@
 """What course doctor says of the packages, and what a command says that misses an extra's."""
 
 import sys
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError
 
 import pytest
@@ -73,3 +74,21 @@ def test_a_machine_without_a_sandbox_is_told_how_to_get_one(monkeypatch, tmp_pat
     assert [(name, fine) for name, fine, _ in rows] == [("sandbox", False)] * 2
     assert "there is no bwrap on the PATH; `apt install bubblewrap`" in rows[0][2]
     assert "there is no podman on the PATH; `apt install podman`" in rows[1][2]
+
+
+def test_cute_dsl_that_does_not_load_is_said(monkeypatch, tmp_path):
+    def found(*files):
+        folder = tmp_path / str(len(list(tmp_path.iterdir()))) / "cutlass"
+        (folder / "_mlir" / "_mlir_libs").mkdir(parents=True)
+        for name in files:
+            (folder / "_mlir" / "_mlir_libs" / name).write_text("no library")
+        spec = ModuleSpec("cutlass", None, is_package=True)
+        spec.submodule_search_locations.append(str(folder))
+        return lambda name: spec
+
+    monkeypatch.setattr(doctor, "find_spec", found("_cutlass_ir.cu12.cpython-311-x86_64-linux-gnu.so"))
+    name, fine, words = doctor._cute()
+    assert name == "cute" and not fine and "does not load here" in words
+    for missing in (found(), lambda name: None):
+        monkeypatch.setattr(doctor, "find_spec", missing)
+        assert doctor._cute() == ("cute", False, f"CuTe DSL's compiler is not installed; {doctor.ADVICE}")

@@ -39,10 +39,14 @@ def call(tmp_path):
     "kind, arguments, words",
     [
         (TRANSPOSED, "transpose_B=True", "B is K x N here, and `transpose_B=True` says N x K."),
-        (TRANSPOSED, "clear_accum=True", "B is K x N, as the call says: are both tiles cut alike?"),
+        (
+            TRANSPOSED,
+            "clear_accum=True",
+            "B is K x N, as the call says: are both tiles sliced in the same way?",
+        ),
         ("gemm", "clear_accum=True", "B is N x K, and `transpose_B=True`, which says so, is missing."),
         ("gemm", "transpose_B=False", "`transpose_B=True`, which says so, is missing."),
-        ("gemm", "transpose_B=True", "B is N x K, as the call says: are both tiles cut alike?"),
+        ("gemm", "transpose_B=True", "B is N x K, as the call says: are both tiles sliced in the same way?"),
         ("gemm", "transpose_B=flag", "does `transpose_B` say how B, N x K, lies"),
         ("gemm", "**more", "does `transpose_B` say how B, N x K, lies"),
     ],

@@ -402,7 +402,8 @@ def test_error_while_lowering_shows_the_source(factory):
 def test_error_while_lowering_names_the_copy_that_is_to_blame(factory):
     text = refusal(factory(TOO_WIDE), "lower")
     told = (
-        "the two sides of this copy have other shapes: A's is 64 x 640, A_shared's 64 x 64. Cut both alike."
+        "the two sides of this copy have different shapes: A's is 64 x 640, A_shared's 64 x 64. Slice both "
+        "in the same way."
     )
     assert told in text
     assert f"at mine.py, line {line_of(TOO_WIDE, '0:640')}: T.copy(A[" in text

@@ -22,7 +22,7 @@ from course_utils.recordings import progress, tracks
 from tests import cells
 
 STEPS = [f"step{number:02d}" for number in range(4, 11)]
-OTHERS = ["a1"]  # notebooks of another ladder, with bugs of several cases
+OTHERS = ["a1", "a2"]  # notebooks of another ladder, with bugs of several cases
 # no card is held against them in tests/grading: they are judged here
 OWN = {
     "step08 cute 08 both roles stop a K tile early, CuTe DSL",

@@ -148,7 +148,7 @@ def test_a_deadlock_opens_at_its_end_with_its_circle(opened, width, scheme):
     assert now(page).startswith(f"Step {last} of {last}")
     told = page.locator(".fault").inner_text()
     assert told.startswith("deadlock") and told.count("→") == 2 and "T.mbarrier_wait_parity(" in told
-    assert "waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals" in told
+    assert "waits for empty[0], parity 0: phase 0 is missing 127 of 128 arrivals" in told
     assert page.locator(".plot path[fill=none]").count() == 2  # each waits for the other
     assert "1 of 128 arrivals" in cell(page, "empty[0]")
     dark = page.locator(".frame").evaluate("one => getComputedStyle(one).backgroundColor")

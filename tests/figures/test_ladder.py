@@ -346,4 +346,4 @@ def test_one_size_is_one_panel_as_high_as_each_of_two():
 def test_a_saved_ladder_is_small_and_its_picture_the_same():
     figure = ladder(synthetic())
     markup, still = figure._repr_html_(), figure._repr_png_()
-    assert len(markup) + len(still) < 300_000 and len(still) < len(figure.png()) / 2
+    assert len(markup) + len(still) * 4 / 3 < 165_000 and len(still) < len(figure.png()) / 5

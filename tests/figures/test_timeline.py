@@ -31,11 +31,11 @@ ARRIVALS = [Arrival(0, "full[0]", 0, 0, 0, 11), Arrival(0, "empty[0]", 0, 0, 5, 
 WAITING = [
     {
         "role": "producer", "warps": [0], "cta": 0, "line": "", "barrier": "empty[0]", "parity": 0,
-        "could": "", "text": "for empty[0], parity 0: its phase 0 lacks 1 of 1 arrivals",
+        "could": "", "text": "for empty[0], parity 0: phase 0 is missing its only arrival",
     },
     {
         "role": "consumer", "warps": [4, 5], "cta": 0, "line": "", "barrier": "full[0]", "parity": 1,
-        "could": "", "text": "for full[0], parity 1: its phase 1 lacks 1 of 1 arrivals",
+        "could": "", "text": "for full[0], parity 1: phase 1 is missing its only arrival",
     },
 ]
 # fmt: on

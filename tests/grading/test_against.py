@@ -46,7 +46,7 @@ def test_compare_weighs_an_error_by_the_type_and_takes_nan_for_nan():
     [
         ("", "needs two functions: inputs"),
         ("def inputs(): return 3\ndef outputs(): pass", "must be a dict of tensors by name, not int"),
-        ("def inputs(): return {'X': 'a'}\ndef outputs(X): pass", "X is str, no tensor"),
+        ("def inputs(): return {'X': 'a'}\ndef outputs(X): pass", "X is str, not a tensor"),
         ("def inputs(): return {'X': [1.0]}\ndef outputs(Y): pass", "does not take what inputs returns"),
         (
             "def inputs(): return {'X': [1.0]}\ndef outputs(X): return {'X': X}",

@@ -21,7 +21,7 @@ from course_utils.run.protocol import Answer
 
 FINDING = {
     "kind": "deadlock",
-    "text": "producer warp 0 of CTA 3 waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals",
+    "text": "producer warp 0 of CTA 3 waits for empty[0], parity 0: phase 0 is missing 127 of 128 arrivals",
     "advice": "Count who arrives.",
     "more": ["the wait: mine.py, line 9"],
     "where": "mine.py, line 7: empty = T.alloc_barrier([128])",
@@ -76,7 +76,7 @@ def test_others_and_numbers_fold():
     causes = (Cause("count", "wrong-somewhere", {"wrong": 3, "of": 9, "tensor": "D"}),)
     card = of(FINDING, *others, causes=causes)
     assert sum(text.startswith("Also k") for text in card.more) == cards.ALSO
-    assert "And 2 more findings; `course trace` tells them all." in card.more
+    assert "And 2 more findings; `course trace` shows them all." in card.more
     assert card.more[-1] == "3 of 9 elements of D are wrong."
     assert card.more[-1] not in of(FINDING, finished=False, causes=causes).more
 
@@ -193,10 +193,15 @@ def test_a_finding_of_two_sentences_keeps_the_first_whole_where_both_do_not_fit(
 def test_a_finding_leaves_out_marked_parts_where_there_is_no_room():
     who = Who((Warps("consumer", (4, 5, 6, 7)),))
     values = {"reader": Cause("", "operand of wgmma", {"side": "A"}), "who": who, "writer": "full[1]"}
-    values |= {"phase": 1, "asked": "asked for parity 0", "behind": "phase 0 had passed", "line": " " * 5}
+    values |= {
+        "phase": 1,
+        "asked": "asked for parity 0",
+        "behind": "phase 0 had already satisfied",
+        "line": " " * 5,
+    }
     finding = Finding(Cause("read-before-load", "read after another phase's wait", values), "error", "")
     (full, brief), *rest = finding.sentences
-    assert not rest and full == finding.detail == f"{brief}, which phase 0 had passed"
+    assert not rest and full == finding.detail == f"{brief}, which phase 0 had already satisfied"
     fields = {"text": finding.detail, "sentences": finding.sentences}
     text = "D = A[one, two, three, four, five, six, seven]"
     card = of(FINDING | fields | {"code": f"{text} @ B"})

@@ -96,13 +96,13 @@ TERMS = {
         "72 tiles on 64 clusters",
     ),
     "CTAs for clusters": ("up(rows * columns, clusters)", "up(rows * columns, plan.num_ctas)", "128 tiles"),
-    "tiles of CTAs": ("up(M, plan.block_M * plan.cluster)", "up(M, plan.block_M)", "of one wave"),
+    "tiles of CTAs": ("up(M, plan.block_M * plan.cluster)", "up(M, plan.block_M)", "belong to one wave"),
     "the sum": ("max(multiply, load)", "(multiply + load)", "your model adds the two"),
     "all of B": ("plan.block_N / plan.cluster", "plan.block_N", "A cluster splits B"),
     "one line": ("(LINES if K % BLOCK_K else 1)", "1", "A row lies on `LINES` lines"),
     "no loads": ("max(multiply, load)", "multiply", "as long as its lines take from L2"),
     "one L2": ("lines * LINE_BYTES / L2", "lines * LINE_BYTES / L2 * plan.num_ctas", "to each CTA"),
-    "no rows": (" + lines * ROW", "", "costs `ROW` besides"),
+    "no rows": (" + lines * ROW", "", "costs `ROW` in addition"),
 }
 WAVES = ("parts of waves", "CTAs for clusters", "tiles of CTAs")
 

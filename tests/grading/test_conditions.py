@@ -150,14 +150,14 @@ def test_what_is_of_a_cluster_is_asked_of_a_cluster(name):
 
 def test_a_map_of_another_size_is_named():
     assert (
-        "a map of D with 4,352 x 200 elements, where it has 4,104 x 200"
+        "a map of D with 4,352 x 200 elements instead of 4,104 x 200"
         in unmet(Receipt(), mapped(4352, 200), ["exact maps"])[0]
     )
 
 
 def test_a_stride_that_was_rounded_is_named():
     (text,) = unmet(Receipt(), heads((77, 4, 2), (1008, 256, 78848)), ["rank-4 maps"])
-    assert "a map of Q that steps 1,008 bytes along a size of 77, where it is 1,024" in text
+    assert "a map of Q that steps 1,008 bytes along a size of 77, instead of 1,024" in text
 
 
 @pytest.mark.parametrize("columns, asked", [(136, 4), (203, 0)])
@@ -182,7 +182,7 @@ def test_condition(name):
     assert sentence.startswith(f"This step needs {words.needs(name)}; found ")
     assert unmet(*breaks, [], [name]) == []
     (sentence,) = unmet(*holds, [], [name])
-    assert sentence.startswith(f"This step must do without {words.needs(name)}")
+    assert sentence.startswith(f"This step must not have {words.needs(name)}")
 
 
 @pytest.mark.parametrize("name", CONDITIONS)

@@ -1,4 +1,4 @@
-"""What the author left out and TileLang put back: seen, said at the line that suffers, and not worth all
+"""What the author left out and TileLang inserted: seen, said at the line that suffers, and not worth all
 points.
 """
 

@@ -64,7 +64,7 @@ def test_the_given_kernel_shows_the_fault_that_is_asked_for(dsl):
 
 
 BAD = [  # edits, of which programs, the parts' states from the first, words of the card
-    ("fault too", [(ARRIVE, "")], ("control",), [False, True, None, None], "1 of 1 arrivals"),
+    ("fault too", [(ARRIVE, "")], ("control",), [False, True, None, None], "its only arrival"),
     ("no fault", [(EXPECT, "")], ("broken",), [True, False, None, None], "is right, and must show deadlock"),
     (
         "another fault",

@@ -41,9 +41,9 @@ def example() -> Verdict:
     detail = "emulated: wrong at 256 x 512 x 320"
     failed = score(step, "results", False, detail, why, Found(count), topic="wrong", share=0.0)
     parts = [
-        score(step, "compiles", True, "168 registers a thread, no bytes spilled"),
+        score(step, "compiles", True, "168 registers per thread, no bytes spilled"),
         score(step, "tensor maps", True, "3 tensor maps, all legal"),
-        score(step, "instructions", True, "all that the step is about survived the compiler"),
+        score(step, "instructions", True, "all that the step requires survived the compiler"),
         failed,
         score(step, "speed", None, "not timed: a wrong result has no speed", idle=NOT_REACHED),
     ]
@@ -122,3 +122,11 @@ def test_a_card_never_says_more_than_the_whole_sentence():
                     assert said == everything[: len(said)]
     alternatives = words.SENTENCES["wrong-k-tiles"]
     assert "<: a tile was read too early, too late or not at all" in alternatives  # all of them, or none
+
+
+def test_a_warning_of_a_part_that_passed_has_a_line_of_its_own():
+    step = steps.find("step04")
+    detail = "emulated: right at 3 sizes\nWarning: Warp 0 loads over shared memory (mine.py, line 40)."
+    verdict = Verdict.of("step04", "cute", "emulator", [score(step, "results", True, detail)])
+    shown = str(verdict).splitlines()
+    assert shown[-2].endswith("emulated: right at 3 sizes") and shown[-1].startswith("    Warning: Warp 0")

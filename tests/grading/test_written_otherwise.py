@@ -494,7 +494,7 @@ def test_the_fence_and_barrier_of_step_4_are_not_left_to_pipelined() -> None:
     artifact = compile_factory(kernel.gemm(), kernel.dsl, SIZE)
     answered = Emulator().run([Launch(SIZE, artifact)])
     verdict = judge(replace(steps.find("step04"), emulated=((SIZE, None),)), kernel.dsl, Emulator(), answered)
-    assert verdict.card is not None and "that your code lacks here" in verdict.card.text
+    assert verdict.card is not None and "that your code leaves out here" in verdict.card.text
 
 
 @pytest.mark.skipif(EXAMPLE not in os.environ, reason=f"{EXAMPLE} names no file")

@@ -1,4 +1,4 @@
-"""What notebook 11 says of recorded counters and plans holds in the record."""
+"""What notebooks 11 and 11b say of recorded counters and plans holds in the record."""
 
 import json
 import statistics
@@ -256,3 +256,9 @@ def test_counters_and_times_agree_on_a_byte():
         for errors, about in zip((off, first), side, strict=True):
             some = [error**2 for error, one in zip(errors, large, strict=True) if one == wanted]
             assert (sum(some) / len(some)) ** 0.5 == pytest.approx(about, abs=0.005)
+
+
+def test_of_the_three_sizes_that_are_printed_only_4096_keeps_the_tile_of_step_10():
+    tiles = {M: choose(M, N, K)[:3] for M, N, K in ((8192, 2304, 5120), (4104,) * 3, (4096,) * 3)}
+    assert [M for M, tile in tiles.items() if tile == (128, 256, 2)] == [4096]
+    assert choose(4096, 4096, 4096).num_ctas == 128 and 16 * 16 == 4 * 128 // 2

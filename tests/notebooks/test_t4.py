@@ -211,7 +211,7 @@ def test_solution_has_all_points():
         (("S_tile = cute.group_modes(S, 0, 2)", "S_tile = S"), "same size in the first rank"),
         (
             ("load_dst, load_src = ", "load_src, load_dst = "),
-            "src and dst need be CoordTensorType and CuteMemRefType",
+            "src must be CoordTensorType and dst CuteMemRefType",
         ),
     ],
 )

@@ -13,7 +13,7 @@ DONE = [  # notebooks whose tables name every call, one a line
     "08_deeper_pipeline",
     "09_cluster",
     "10_multi_consumer",
-    "11_past_the_library",
+    "11_any_shape",
 ]
 CASES = ["t2_three_d_to_two_d"]  # the same for the kernels of a case
 FORMULAS = r"//\s*num_stages|%\s*num_stages"  # of parity and stage

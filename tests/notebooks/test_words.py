@@ -18,8 +18,9 @@ DONE = [
     "00_start_here", "01_single_tile", "02_k_loop", "03_spatial_tiling", "04_tma", "05_pipeline",
     "05b_transfer", "06_persistent", "07_warp_specialization", "08_deeper_pipeline", "08b_transfer",
     "09_cluster", "10_multi_consumer", "10b_transfer", "t1_tma_contract", "t2_three_d_to_two_d",
-    "t3_async_proxy", "t4_group_modes", "t5_tma_epilogue", "t6_scores_of_heads", "11_past_the_library",
-    "a1_attention",
+    "t3_async_proxy", "t4_group_modes", "t5_tma_epilogue", "t6_scores_of_heads",
+    "11_any_shape", "11b_the_bound",
+    "a1_attention", "a2_ping_pong",
 ]
 BLACKWELL = [path.stem for path in sorted(sync.NOTEBOOKS.glob("b*_*.ipynb"))]
 # fmt: on

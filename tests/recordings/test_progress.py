@@ -117,7 +117,7 @@ OLD = {  # of a course whose notebooks on TMA were 11 to 15, and that of step 11
             ("case16", "plan", 6.0),
         )
     ],
-    "drills": {"05": [1], "11": [1, 2], "13": [6], "16": [3]},
+    "drills": {"05": [1], "11": [1, 2], "13": [6], "16": [2, 3]},
     "quiz": {"start": {"1": "b"}},
     "learner": 7,
 }
@@ -126,11 +126,11 @@ TODAY = {"t1": 10, "t2": 9, "t3a": 5, "t3f": 4, "t4": 8, "t5": 7, "plan11": 6, "
 
 def test_a_file_from_before_tma_had_notebooks_of_its_own_is_carried_over(file):
     file.write_text(json.dumps(OLD))
-    renamed = {"05": {1}, "t1": {1, 2}, "t3": {6}, "11": {3}}
+    renamed = {"05": {1}, "t1": {1, 2}, "t3": {6}, "11": {1}, "11b": {2}}
     assert progress.drills(file) == renamed
     for keep, drills, points in (
         (lambda: progress.keep(verdict(9), None, file), renamed, {"step04": 9}),
-        (lambda: progress.keep_drill("11", 1, file), renamed | {"11": {1, 3}}, {"step04": 9}),
+        (lambda: progress.keep_drill("11", 3, file), renamed | {"11": {1, 3}}, {"step04": 9}),
         (
             lambda: progress.keep(verdict(3, "t5", "cute"), None, file),
             renamed | {"11": {1, 3}},
@@ -145,6 +145,14 @@ def test_a_file_from_before_tma_had_notebooks_of_its_own_is_carried_over(file):
         assert all(e["name"] == f"{e['step']} {e['dsl']}" for e in kept)
         assert progress.drills(file) == drills
         assert progress.quiz(file) == {"start": {1: "b"}} and progress.learner(file) == 7
+
+
+def test_drills_of_notebook_11_follow_it_into_its_two_sittings(file):
+    file.write_text(json.dumps({"entries": [], "drills": {"05": [1], "11": [1, 4, 7, 9]}, "version": 2}))
+    today = {"05": {1}, "11": {2}, "11b": {1, 3}}
+    assert progress.drills(file) == today
+    assert progress.keep_drill("11", 1, file) == {1, 2}
+    assert progress.drills(file) == today | {"11": {1, 2}}
 
 
 @pytest.mark.parametrize(

@@ -410,7 +410,7 @@ def test_what_alone_was_written_comes_first(rows, columns, words):
 
 def test_what_belongs_elsewhere_names_its_place():
     moved = changed(slice(None), slice(32, 48), RIGHT[:, 96:112])
-    words = "D[0:64, 32:48] holds what belongs in columns 96:112: which index cuts the sums"
+    words = "D[0:64, 32:48] holds what belongs in columns 96:112: which index slices the accumulator"
     assert said(assert_wrong(moved, [words])).startswith(words)
     moved = changed(slice(80, 96), slice(None), RIGHT[:16])
     assert_wrong(moved, ["D[80:96, 0:64] holds what belongs in rows 0:16"])

@@ -68,7 +68,7 @@ def test_a_task_has_points_of_its_own_and_no_place_on_the_ladder():
     assert not steps.TASKS.keys() & steps.STEPS.keys()
     assert all(task.points and not task.label and not task.owned for task in steps.TASKS.values())
     assert {steps.notebook_of(task) for task in steps.TASKS} <= {"05b", "08b", "10b"}
-    assert steps.notebook_of("t3a") == "t3" and steps.notebook_of("step05") == "05"
+    assert [steps.notebook_of(one) for one in ("t3a", "step05", "plan11")] == ["t3", "05", "11b"]
     assert {task.problem for task in steps.TASKS.values()} <= set(PROBLEMS)
     assert {dsl for _, dsl in TASKS} == set(DSLS)
 

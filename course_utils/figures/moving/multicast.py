@@ -62,12 +62,12 @@ class Cluster:
             self.full[cta] = self.full[cta].after(1, landed=size)
         text = (
             f"{_halves((half,)).capitalize()} of B lands in both CTAs: each full counts {size:,} bytes, "
-            "whoever asked."
+            "whichever CTA issued the load."
         )
         if early:
             text += (
-                f" CTA {early[0]} has not said what to expect: its bytes fall below zero, and the "
-                "phase cannot end without its producer's arrival."
+                f" CTA {early[0]} has not expected its bytes yet: their count falls below zero, and the "
+                "phase cannot complete without its producer's arrival."
             )
         self.keep(text, *((f"B{half}", cta, "full", cta) for cta in CTAS))
 
@@ -76,7 +76,7 @@ class Cluster:
         self.parts[cta, "A"] = LANDED
         self.full[cta] = self.full[cta].after(1, landed=A)
         self.keep(
-            f"A of CTA {cta} lands at home only. Full of CTA {cta} is at zero and zero: its phase 0 is over.",
+            f"A of CTA {cta} lands in its own CTA only. Its full is at zero and zero: phase 0 completes.",
             ("A", cta, "full", cta),
         )
 
@@ -85,7 +85,7 @@ class Cluster:
         for spot in self.parts:
             self.parts[spot] = READ
         self.keep(
-            "Each consumer waits at its own full, and multiplies. It cannot tell who asked for B.",
+            "Each consumer waits on its own full, and multiplies. It does not matter which CTA loaded B.",
             *(("full", cta, "consumer", cta) for cta in CTAS),
         )
 

@@ -33,7 +33,7 @@ def events(count: int, expect: int) -> list[tuple[str, dict[str, int]]]:
         (f"arrival {i + 1} of {count}" if count > 1 else "the producer arrives", {"arrivals": 1})
         for i in range(count)
     ]
-    told = (f"expect_tx({expect:,}): A and B are asked for", {"expected": expect})
+    told = (f"expect_tx({expect:,}): the loads of A and B are issued", {"expected": expect})
     first = [told, *arrive]
     first += [(f"{part:,} bytes land", {"landed": part}) for part in (half // 2, half, half - half // 2)]
     second = [told, (f"{half:,} bytes land", {"landed": half}), (f"{half:,} bytes land", {"landed": half})]

@@ -33,10 +33,10 @@ function says(view) {
   return pair(view).map((run, i) => {
     const {slots, producer, consumer} = frame(run, at), behind = consumer && slots[consumer[1]];
     const waits = data.empty ? ` (its wait: empty[${producer && producer[1]}], parity ${producer && producer[2]})` : "";
-    const asks = !producer ? "All tiles are asked for."
-      : `Asks next for tile ${producer[0]}, into stage ${producer[1]}${waits}${i === 0 && producer[0] ? `, once tile ${producer[0] - 1} is multiplied` : ""}.`;
+    const asks = !producer ? "All loads are issued."
+      : `Issues next: the load of tile ${producer[0]}, into stage ${producer[1]}${waits}${i === 0 && producer[0] ? `, once tile ${producer[0] - 1} is multiplied` : ""}.`;
     const takes = !consumer ? "All tiles are multiplied."
-      : `Multiplies next: tile ${consumer[0]}, from stage ${consumer[1]} (its wait: full[${consumer[1]}], parity ${consumer[2]}): ${consumer[3] ? "under way" : behind[0] === consumer[0] ? "it waits" : "it waits, and nobody has asked for it yet"}.`;
+      : `Multiplies next: tile ${consumer[0]}, from stage ${consumer[1]} (its wait: full[${consumer[1]}], parity ${consumer[2]}): ${consumer[3] ? "in flight" : behind[0] === consumer[0] ? "it waits" : "it waits, and its load is not issued yet"}.`;
     return `<div><b>${safe(data.orders[i])}.</b> ${asks} ${takes}</div>`;
   }).join("");
 }

@@ -114,7 +114,7 @@ def figure(stages: int = 4, empty: bool = True) -> dict:
     return {
         "title": "A ring: the producer fills, the consumer frees",
         "words": f"{TILES} K tiles and {stages} stages; a load takes {LOAD} ticks, a multiplication "
-        f"{MULTIPLY}. One after the other takes {slow} ticks, asking ahead {fast}.",
+        f"{MULTIPLY}. One after the other takes {slow} ticks, loading ahead {fast}.",
         "rows": still,
         "controls": [{"name": "stages", "kind": "choice", "value": str(stages), "of": list(runs)}],
         "orders": list(ORDERS.values()),

@@ -89,7 +89,7 @@ def test_deadlock_names_the_barrier_the_parity_and_what_is_missing():
     (finding,) = result.findings
     assert not result.finished and finding.kind == "deadlock"
     assert finding.waiting[0]["parity"] == 0 and finding.waiting[0]["arrivals_missing"] == 1
-    assert "1 of 1 arrivals" in finding.detail and finding.waiting[0]["warps"] == [0, 1, 2, 3]
+    assert "its only arrival" in finding.detail and finding.waiting[0]["warps"] == [0, 1, 2, 3]
 
 
 def test_deadlock_on_bytes_that_never_come():
@@ -133,7 +133,7 @@ def test_a_phase_that_ends_ahead_of_its_loads():
     right = loaded(WAIT_0)
     early = right.ptx.replace("LOADED:\n", told + "LOADED:\n")
     found = kinds(replace(right, ptx=early))["expect-tx"]
-    assert "ends while 8,192 bytes of its loads are still on their way" in found.detail
+    assert "completes while 8,192 bytes of its loads are still in flight" in found.detail
 
 
 def test_all_threads_arrive_and_each_waits_for_the_phase_that_its_arrival_names():
@@ -464,7 +464,7 @@ def test_setmaxnreg_moves_the_registers_of_the_launch_and_adds_none(launch, give
         threads, each = launch
         detail = found["register-budget"].detail
         assert f"a CTA has {threads * each:,} at launch: {threads} x {each}" in detail
-        assert f"asks for {128 * given + (threads - 128) * taken:,} registers in all" in detail
+        assert f"requests {128 * given + (threads - 128) * taken:,} registers in all" in detail
 
 
 @pytest.mark.parametrize("given, taken", [(240, 232), (40, 160)])
@@ -713,7 +713,7 @@ def test_a_loop_without_a_way_out():
     """Found as the first warp comes to it, whatever goes on in it."""
     result = emulate(kernel(COUNT.replace("@%p1 bra", "bra"), threads=32), {})
     assert [f.kind for f in result.findings] == ["livelock"] and result.executed < 20
-    assert result.findings[0].detail == "warp 0 comes to a loop that nothing ends"
+    assert result.findings[0].detail == "warp 0 enters a loop that nothing ends"
 
 
 def test_instruction_limit():

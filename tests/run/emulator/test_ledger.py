@@ -69,7 +69,7 @@ def test_all_lanes_of_four_warps_that_release_are_named_and_not_who_suffers():
     for seed in range(4):
         found = first(ring(RELEASE), seed)
         assert found.kind == "barrier-overrun" and "mbarrier.arrive" in found.place.ptx
-        assert "consumer warp" in found.detail and "32 arrivals a phase on empty[0]" in found.detail
+        assert "consumer warp" in found.detail and "32 arrivals per phase on empty[0]" in found.detail
         assert "its init counts 1" in found.detail
 
 
@@ -77,14 +77,14 @@ def test_a_release_too_often_is_named_at_the_second_one():
     twice = ELECTED.replace(RELEASE, RELEASE + RELEASE)
     for seed in range(4):
         found = first(ring(twice), seed)
-        assert found.detail.startswith("consumer warp 0 makes 2 arrivals a phase on empty[0]"), found
+        assert found.detail.startswith("consumer warp 0 makes 2 arrivals per phase on empty[0]"), found
         assert found.ledger[0].barrier == "empty[0]" and found.ledger[0].init == "1"
 
 
 def test_warps_that_each_release_once_are_told_with_the_count_of_the_init():
     each = "and.b32 %r31, %r0, 31;\nsetp.ne.s32 %p6, %r31, 0;\n@%p6 bra RELEASED;\n" + RELEASE + "RELEASED:\n"
     found = [first(ring(each), seed) for seed in range(6)]
-    told = [one for one in found if "4 arrivals a phase" in one.detail]
+    told = [one for one in found if "4 arrivals per phase" in one.detail]
     assert told and all("from consumer warps 0-3" in one.detail for one in told)
     assert all("mbarrier.arrive" in one.place.ptx and "mbarrier.init" in one.more[0] for one in told)
 
@@ -114,7 +114,7 @@ def test_a_scheduler_that_takes_what_it_makes_is_not_blamed():
 
 def test_a_wrong_parity_is_quoted_and_a_missing_wait_is_not():
     wrong = kinds(loaded(wait("[%r3]", 1, "EARLY") + READ + WAIT_0))["read-before-load"]
-    assert "its last wait asked for parity 1, which a new barrier has passed" in wrong.detail
+    assert "its last wait asked for parity 1, which a new barrier already satisfies" in wrong.detail
     assert "try_wait" in wrong.place.ptx and wrong.more[0].startswith("the read: ")
     again = by_thread_0(LOAD, "AGAIN") + "bar.sync 0;\n"
     missing = kinds(loaded(WAIT_0 + again + READ))["read-before-load"]  # the second round has no wait
@@ -124,7 +124,7 @@ def test_a_wrong_parity_is_quoted_and_a_missing_wait_is_not():
 
 def test_a_deadlock_says_when_no_code_ahead_can_help():
     (finding,) = run(tma(init(1) + BARRIER + WAIT_0)).findings
-    assert "no code ahead of any warp does" in finding.more[0]
+    assert "none of their remaining code does" in finding.more[0]
     assert finding.ledger[0].waiting == "warps 0-3 for parity 0"
     assert "who waits" in str(finding)
 
@@ -132,15 +132,19 @@ def test_a_deadlock_says_when_no_code_ahead_can_help():
 def test_a_wait_out_of_step_says_whose_turn_it_is():
     late = loaded("bar.sync 0;\n" + "nanosleep.u32 1;\n" * 200 + wait("[%r3]", 1, "B"))
     told = [f.detail for seed in range(8) for f in run(late, seed).errors if f.kind == "deadlock"]
-    assert told and all("this first wait's turn is phase 0, parity 0" in text for text in told)
+    assert told and all("this first wait should ask for parity 0 (phase 0)" in text for text in told)
 
 
 @pytest.mark.parametrize(
     "arrivals, parities, text",
     [
-        (2, [0], "it came for phase 0 after phase 1 had ended too: nothing made phase 1 wait for warp 1"),
-        (1, [1], "on a new barrier it would pass at once, but phase 0 ended before it came"),
-        (2, [1, 0], "it came for phase 0 after phase 1 had ended too"),
+        (
+            2,
+            [0],
+            "it asked for phase 0 after phase 1 had completed too: nothing made phase 1 wait for warp 1",
+        ),
+        (1, [1], "on a new barrier it would pass at once, but phase 0 completed before it came"),
+        (2, [1, 0], "it asked for phase 0 after phase 1 had completed too"),
         (1, [0, 1], None),  # phase 1 lacks an arrival
     ],
 )

@@ -170,7 +170,7 @@ def test_a_figure_is_bounded_and_a_launch_without_events_is_none():
 def test_who_only_waits_has_a_lane_where_nobody_works():
     data = played("register_budget")
     assert data["fault"]["kind"] == "register-budget"
-    stuck = [one for one in data["fault"]["chain"] if "registers a thread" in one["text"]]
+    stuck = [one for one in data["fault"]["chain"] if "registers per thread" in one["text"]]
     assert stuck and all(
         data["lanes"][one["lane"]]["cta"] in data["ctas"] for one in stuck if one["lane"] >= 0
     )

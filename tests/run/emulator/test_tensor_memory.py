@@ -86,7 +86,7 @@ def test_a_commit_of_another_thread_covers_nothing():
 
 def test_without_a_commit_nobody_arrives():
     one = only(begun() + by_thread_0(MMA, "MULTIPLIED") + WAITED + READ + FREE, "deadlock")
-    assert "lacks 1 of 1 arrivals" in one.detail
+    assert "is missing its only arrival" in one.detail
 
 
 def test_a_whole_warp_that_issues():

@@ -99,7 +99,7 @@ MOVED = "mov.f32 %f40, %f3;\n"  # what a compiler's renaming looks like
         (A_IN_FLIGHT + "add.s32 %r51, %r51, 1;\n" + WG_WAIT, "writes to registers of A"),
         (A_IN_FLIGHT + "mov.b32 %r51, 1;\n" + WG_WAIT, "writes to registers of A"),
         (A_IN_FLIGHT + "add.s32 %r60, %r51, 1;\n" + WG_WAIT, "reads registers of A"),
-        (A_IN_FLIGHT + WG_WAIT.replace(" 0;", " 1;") + FILL_A + WG_WAIT, "leaves 1 group running"),
+        (A_IN_FLIGHT + WG_WAIT.replace(" 0;", " 1;") + FILL_A + WG_WAIT, "leaves 1 group in flight"),
         (WG_FENCE + MULTIPLY + MOVED + "mov.f32 %f0, 0f00000000;\n" + DONE, "writes to the accumulator"),
         (
             WG_FENCE + MULTIPLY + COMMIT + "cvt.f32.s32 %f0, %r0;\n" + WG_WAIT,

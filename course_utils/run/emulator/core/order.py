@@ -152,6 +152,16 @@ def _only(clock: Clock, row: str) -> Clock:
     return alone
 
 
+def any_unordered(codes: np.ndarray, seen: np.ndarray) -> bool:
+    """Is any of ``unordered`` true? Mostly one warp wrote all, and it is asked once."""
+    if codes.ndim != 1:
+        return bool(np.count_nonzero(unordered(codes, seen)))
+    for code in set(codes.tolist()):
+        if code >> AGENT_BITS > seen[code & AGENT_MASK]:
+            return True
+    return False
+
+
 def unordered(codes: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Which of the writers' codes are not ordered before a reader who has seen ``seen``."""
     return (codes >> AGENT_BITS) > seen[codes & AGENT_MASK]

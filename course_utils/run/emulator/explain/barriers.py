@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.threads import CTA, Path
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
-CLUSTER_BARRIER = "T.alloc_cluster_barrier"  # TileLang's: rank 0 alone is told of bytes
+CLUSTER_BARRIER = "T.alloc_cluster_barrier"  # TileLang's: signalled in rank 0 alone of bytes
 
 
 def overrun(findings: Findings, hazard: Hazard) -> Finding:
@@ -68,7 +68,7 @@ def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
     pair = CLUSTER_BARRIER in findings.place(mine.init_at).code
     values: dict[str, Any] = {"phase": barrier.phase, "expected": barrier.expected, "issued": barrier.issued}
     values["barrier"] = names.barrier(barrier, path.cta)
-    values["why"] = Cause(hazard.kind, "rank 0 alone is told") if pair else None
+    values["why"] = Cause(hazard.kind, "signalled in rank 0 alone") if pair else None
     cause = Cause(hazard.kind, hazard.case, values)
     return findings.find(cause, mine.init_at if pair else at, about=hazard.about, notes=notes)
 

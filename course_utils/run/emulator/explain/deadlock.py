@@ -52,7 +52,8 @@ class Row:
     """Warps that wait alike: for ``what``, since which ``late`` clauses say why in vain, and ``could`` who
     could still have supplied it. ``blame`` is the instruction to blame, as far as can be told, ``why`` says
     so where it is not the wait; ``read`` where they read what they do not give back. ``lacks`` is 3 or more:
-    what nobody can bring, 2: bytes that no load brings, 1: arrivals beyond those that came.
+    what nobody can bring, 2: bytes that no load brings, 1: arrivals beyond those that came. It ``follows``
+    where all who could supply it are held up by something else.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class Row:
     blame: int
     what: Cause = field(default_factory=lambda: _cause("in vain"))
     lacks: int = 0
+    follows: bool = False
     could: Cause | None = None
     why: Cause | None = None
     read: Place | None = None
@@ -92,7 +94,9 @@ def describe(machine: Machine, cluster: Cluster) -> None:
             alike[key].warps.append(path.warp.index)
         else:
             alike[key] = row
-    rows = sorted(alike.values(), key=lambda row: -row.lacks)  # first who lacks what nobody can bring
+    rows = sorted(
+        alike.values(), key=lambda row: (-row.lacks, row.follows)
+    )  # first who lacks what nobody brings
     told = _told(rows, cluster.size)
     lines = tuple(_cause("and where", what=one, at=place) for one, place in told)
     others = lines[1:ROWS]
@@ -208,7 +212,12 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
     seen = account(barrier)
     missing = []
     if barrier.pending:
-        missing.append(_cause("arrivals missing", missing=barrier.pending, count=barrier.count))
+        only = barrier.count == 1
+        missing.append(
+            _cause("only arrival missing")
+            if only
+            else _cause("arrivals missing", missing=barrier.pending, count=barrier.count)
+        )
     if barrier.tx > 0:
         missing.append(_cause("bytes missing", missing=barrier.tx, count=barrier.expected))
     elif barrier.tx < 0:
@@ -248,6 +257,7 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
     if release is not None:
         row.blame = release
     row.lacks = 3 if hopeless or late else 2 if barrier.pending == 0 else int(partial)
+    row.follows = bool(barrier.pending) and not seen.arrivals and _held_elsewhere(barrier, path)
     row.more = {"barrier": names.of_barrier(barrier), "parity": reason.parity, "phase": barrier.phase}
     row.more |= {"arrivals_missing": barrier.pending, "bytes_missing": barrier.tx}
 
@@ -446,6 +456,9 @@ def _could(barrier: MBarrier, path: Path) -> tuple[Cause, bool, bool, Cause | No
     reached = {p.warp: _arrives(p, barrier) for p in path.machine.waiting}
     able = [warp for warp, can in reached.items() if can]
     for_phases = [busy[warp].waits_for for warp in able if isinstance(busy[warp].waits_for, PhaseWait)]
+    if able and not for_phases:
+        states = _states(able, busy, path)
+        return _cause("arrivals could come from", states=states, why=None), False, False, None
     if able and all(wait.barrier is barrier for wait in for_phases):
         could = _cause("only these could arrive", who=names.who(able, path.cta))
         return could, path.warp in able, False, None
@@ -474,6 +487,12 @@ def _arrives(path: Path, barrier: MBarrier) -> bool | None:
         expects = expects_bytes(program.kernel.instructions[at])
         unknown |= not meant and (expects == full or array not in ("full", "empty"))
     return None if unknown else False
+
+
+def _held_elsewhere(barrier: MBarrier, path: Path) -> bool:
+    """Does each warp with an arrive on this mbarrier ahead of it wait for something that is no phase?"""
+    able = [one for one in path.machine.waiting if _arrives(one, barrier)]
+    return bool(able) and not any(isinstance(one.waits_for, PhaseWait) for one in able)
 
 
 def _states(warps: list[Warp], busy: dict[Warp, Path], path: Path, before: bool = False) -> Cause:

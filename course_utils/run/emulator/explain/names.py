@@ -34,6 +34,8 @@ _CALLS = {
 Kinds: TypeAlias = "Callable[[CTA], dict[MBarrier, str]]"
 # The line that makes a pipeline and initialises its barriers.
 _PIPELINE = re.compile(r"[Pp]ipeline|\.create\(")
+# ... and the line that initialises barriers of the author's own, by their name
+_OWN = re.compile(r"mbarrier_init\(\s*(\w+)\s*[+,]")
 # one that no load signals has the learner's name beside that of the ring
 _ACCUMULATORS = re.compile(r"(\w+)\s*=\s*(?:pipeline\.)?PipelineUmmaAsync\.create\(")
 # The line that initialises one alone has the learner's name.
@@ -114,7 +116,8 @@ def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
 def kinds_of(cta: CTA) -> dict[MBarrier, str]:
     """ "full" for mbarriers that count bytes, "empty" for those that are only arrived on: whole arrays, as
     they were initialised. Before any bytes are expected, by the role of those who wait. A kernel without
-    roles or the word has no "empty".
+    roles or the word has no "empty". One that counts no bytes has the name that its init gives it, if there
+    is one.
     """
     machine, kinds, others = cta.machine, dict["MBarrier", str](), list["MBarrier"]()
     barriers = ordered(cta)
@@ -133,13 +136,15 @@ def kinds_of(cta: CTA) -> dict[MBarrier, str]:
                 if seen[barrier].carries_bytes or seen[barrier].arrivals:
                     kind = "full" if seen[barrier].carries_bytes else "empty"
                 kinds[barrier] = kind if known or kind == "full" else "barrier"
+            own = _own(array[0], barriers)
+            kinds |= {b: own for b in array if own and kinds[b] != "full"}
         else:
             others += array
     if len(others) == 1:
-        return kinds | {others[0]: "full"}
+        return kinds | {others[0]: _own(others[0], barriers) or "full"}
     waiting = [next((of_role(p.warp) for p in b.waiting), "") for b in others]
     if "producer" not in waiting or "consumer" not in waiting:
-        return kinds | dict.fromkeys(others, "barrier")
+        return kinds | {barrier: _own(barrier, barriers) or "barrier" for barrier in others}
     p, c = waiting.index("producer"), waiting.index("consumer")  # one array, then the other
     return kinds | {b: "full" if (i < p if c < p else i >= c) else "empty" for i, b in enumerate(others)}
 
@@ -148,6 +153,19 @@ def _variable(code: str) -> str:
     """ "accs." of the line that makes a pipeline of accumulators and calls it so; "" of any other."""
     made = _ACCUMULATORS.match(code)
     return f"{made[1]}." if made else ""
+
+
+def _own(barrier: MBarrier, barriers: list[MBarrier]) -> str:
+    """``done`` of ``mbarrier_init(done + i, 1)``; "" where the line names none, or one that also has full
+    barriers.
+    """
+
+    def name(one: MBarrier) -> str:
+        found = _OWN.search(account(one).place.code)
+        return found[1] if found else ""
+
+    loaded = {name(one) for one in barriers if account(one).carries_bytes}
+    return "" if name(barrier) in loaded else name(barrier)
 
 
 def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:

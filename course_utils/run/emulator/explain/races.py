@@ -17,7 +17,7 @@ import numpy as np
 from course_utils.artifact import SWIZZLE_PATTERN_BYTES
 from course_utils.cause import Cause
 from course_utils.ptx.families import Family, family
-from course_utils.run.emulator.core.memory import SharedMemory
+from course_utils.run.emulator.core.memory import KNOWN, SharedMemory
 from course_utils.run.emulator.core.order import (
     AGENT_BITS,
     AGENT_MASK,
@@ -25,6 +25,7 @@ from course_utils.run.emulator.core.order import (
     CTA_SCOPE,
     NEVER,
     Clock,
+    any_unordered,
     unordered,
 )
 from course_utils.run.emulator.core.probe import At
@@ -214,6 +215,7 @@ class Races:
         self._reads: dict[Operation | Store, list[AsyncRead]] = {}
         self._labels: dict[Warpgroup, Cause] = {}
         self._ends: dict[CTA, Clock] = {}  # what the warps of a CTA had seen as they ended
+        self._spans: dict[int, tuple[np.ndarray, int, int]] = {}  # of arrays of offsets, by id
         self._loads: dict[Load, int] = {}  # how often its warp had arrived on its mbarrier in its phase
         listen = machine.probe.listen
         listen(Read, self._read)
@@ -300,8 +302,8 @@ class Races:
             codes = shadow.parts_of(offsets, count)
         begin = offsets if offsets.__class__ is int else int(offsets[0])
         shadow.wrote[path.at].add(begin)
-        late = unordered(codes, seen)
-        if np.count_nonzero(late):
+        if any_unordered(codes, seen):
+            late = unordered(codes, seen)
             self._over_a_write(event, shadow, np.atleast_1d(codes), np.atleast_1d(late))
         if shadow.was_read:
             read, _ = cells(shadow.read, offsets, count)
@@ -314,11 +316,20 @@ class Races:
         if shadow.async_reads:
             low, high = begin, begin
             if offsets.__class__ is not int:
-                low, high = int(offsets.min()), int(offsets.max())
+                low, high = self._span(offsets)
             self._overwrites(path, shadow, low, high + count, offsets)
         if count < 4 or shadow.parts is not None:
             shadow.write_parts(offsets, count, path.warp.code)
         written[index] = path.warp.code
+
+    def _span(self, offsets: np.ndarray) -> tuple[int, int]:
+        """The smallest offset and the largest. Threads use the same arrays again: ``SharedMemory.know``."""
+        known = self._spans.get(id(offsets))
+        if known is None or known[0] is not offsets:
+            if len(self._spans) >= KNOWN:
+                self._spans.clear()
+            known = self._spans[id(offsets)] = offsets, int(offsets.min()), int(offsets.max())
+        return known[1:]
 
     def _over_a_write(
         self, event: Write | Atomic | cp_async.CopyIssued, shadow: Shadow, codes: np.ndarray, late: np.ndarray
@@ -917,7 +928,7 @@ def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
         loads.append(Cause("", "a load by", {"tensor": what, "who": who, "line": line}))
     look = "is one too many"
     if old.view.name != view.name:
-        look = "which buffer has each"
+        look = "which buffer does each use"
     elif old.path.cta is not path.cta:
         look = "does each bring its half"
     earlier, later = loads

@@ -396,6 +396,6 @@ def _called(what: Any) -> str:
     if isinstance(what, ThreadWait):
         return what.barrier.label
     if isinstance(what, RegisterWait):
-        return f"{what.wanted} registers a thread"
+        return f"{what.wanted} registers per thread"
     view = getattr(what, "view", None)
     return "wgmma" if view is None else view.region_at(what.coordinates)

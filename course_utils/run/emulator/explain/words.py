@@ -7,7 +7,7 @@ kind, what it means and what to try.
 PHRASES = (
     *("a thread", "a TMA store", "a bulk copy", "a reduction", "uses a value in a register", "in vain"),
     *("nothing", "never"),
-    *("less often", "is one too many", "which buffer has each"),
+    *("less often", "is one too many", "which buffer does each use"),
 )
 NOTES = (
     *("a load", "a load that nobody waits for", "an init", "its bytes", "its first init", "its init"),
@@ -41,17 +41,18 @@ SENTENCES = {
     "a CTA may not run yet": "{who} {who:uses|use} the shared memory of CTA {cta}<, and nothing says that "
     "this CTA has begun>",
     "CTA has ended": "{who} {who:uses|use} the shared memory of CTA {cta}, which has ended",
-    "nothing changes": "{who} {who:has|have} run {count:,} instructions, and nothing has changed",
+    "nothing changes": "{who} {who:has|have} run {count:,} instructions since anything last changed",
     "a word that nobody changes": "{who} {who:polls|poll} a word in global memory, and no CTA changes it",
     "no room for who is waited for": "{who} {who:polls|poll} a word in global memory that no running CTA "
     "changes; {room} clusters of the grid's {count} fit on the chip at once",
     "instruction limit": "{count:,} warp instructions were executed",
-    "loop without an end": "{who} {who:comes|come} to a loop that nothing ends",
+    "loop without an end": "{who} {who:enters|enter} a loop that nothing ends",
     "condition that never changes": "{who} never {who:leaves|leave} this loop: nothing in it changes "
     "`{condition}`",
     "loop never left": "{who} never {who:leaves|leave} this loop: nothing in it ends it",
     "some lanes alone": "{who} {who:runs|run} {what} with {lanes} of its 32 lanes",
-    "absent lanes": "{who} {who:waits|wait} for {count} lanes, which took another branch",
+    "absent lanes": "{who} {who:waits|wait} for {count} lanes that took another branch: let the whole warp "
+    "make this call",
     "lanes that have ended": "the mask of {who} names {count} {count:lane|lanes} that a branch took to the "
     "end of the kernel",
     "lanes not in the mask": "{count} {count:lane|lanes} of {who} {count:runs|run} this, and its mask does "
@@ -61,7 +62,7 @@ SENTENCES = {
     "an H200 ends as an illegal instruction",
     "assert failed": "an assert of {who} failed, line {line}: {text}",
     # units/sync: where threads meet, and the register pool
-    "threads at a barrier": "{count} threads came to {barrier}, which {needed} should meet",
+    "threads at a barrier": "{count} threads came to {barrier}, at which {needed} should meet",
     "count of a named barrier": "{who} {who:comes|come} to barrier {number} with {count} threads; numbers "
     "are 0 to 15, counts multiples of 32",
     "counts of a named barrier differ": "{who} {who:comes|come} to barrier {number} with {count} threads, "
@@ -87,25 +88,26 @@ SENTENCES = {
     "visible to it",
     "more bytes than an mbarrier counts": "{who} {who:expects|expect} {bytes:,} bytes at once on {barrier}, "
     "which counts at most {most:,}",
-    "phase ends before its bytes": "phase {phase} of {barrier} ends while {bytes:,} bytes of its loads are "
-    "still on their way",
-    "phase not seen to end": "{who} {who:has|have} not seen phase {phase} of {barrier} end, and phase {now} "
-    "ends too",
+    "phase completes before its bytes": "phase {phase} of {barrier} completes while {bytes:,} bytes of its "
+    "loads are still in flight",
+    "phase not seen to end": "phase {now} of {barrier} completes before {who} {who:has|have} seen phase "
+    "{phase} complete",
     "lanes wait for different mbarriers": "lanes of {who} wait for different mbarriers at once, which is not "
     "modelled",
     # explain/barriers: the same, as far as it takes thought
     "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, " + _FULL,
-    "filled again": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + "<: does its stage go on?>",
-    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + ": its wait for "
-    "{waited} passed again<; does its stage go on, or begin anew?>",
+    "filled again": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + "<: does its stage index "
+    "advance?>",
+    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + ": its wait "
+    "for {waited} passed again<; does its stage index advance, or restart?>",
     "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
     "{issued:,} bytes signal it{why}",
-    "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
-    "`T.alloc_barrier`",
-    "no mbarrier here": "{who} {who:uses|use} shared address {offset:,} as an mbarrier, which no init has "
-    "made one",
+    "signalled in rank 0 alone": ": a `T.alloc_cluster_barrier` is signalled in rank 0 alone. TMA needs a "
+    "barrier in each CTA: `T.alloc_barrier`",
+    "no mbarrier here": "{who} {who:uses|use} shared address {offset:,} as an mbarrier, but no init has "
+    "made it one",
     "no such stage": "{who} {who:uses|use} {stage}, which has {stage.count}",
-    "init still to come": "{who} {who:uses|use} an mbarrier, whose init{line} may be still to come: no "
+    "init still to come": "{who} {who:uses|use} an mbarrier whose init{line} may not have run yet: no "
     "barrier is between",
     "mbarrier in a tile": "{who} {who:initialises|initialise} an mbarrier in {buffer}, which holds a tile",
     "mbarrier partly allocated": "{who} {who:initialises|initialise} an mbarrier of which {buffer} holds a "
@@ -113,13 +115,14 @@ SENTENCES = {
     "mbarrier behind its buffer": "{who} {who:initialises|initialise} an mbarrier behind the end of "
     "`{buffer}`, which has room for {room} ({bytes} bytes)",
     # explain/ledger: who arrives too often
-    "too many arrivals of one": "{who} {who:makes|make} {most} arrivals a phase on {barrier}, and its init "
-    "counts {count}",
-    "too many arrivals": "{total} arrivals a phase on {barrier} come from {who}, and its init counts {count}",
-    "others alone end a phase": "{total} arrivals from {who} alone end a phase of {barrier}, and its init "
-    "counts {count}",
+    "too many arrivals of one": "{who} {who:makes|make} {most} arrivals per phase on {barrier}, and its "
+    "init counts {count}",
+    "too many arrivals": "{total} arrivals per phase on {barrier} come from {who}, and its init counts "
+    "{count}",
+    "others alone end a phase": "{total} arrivals from {who} alone complete a phase of {barrier}, and its "
+    "init counts {count}",
     "arrives on its own wait": "{who} {who:arrives|arrive} on {barrier}, which it waits for itself: {total} "
-    "arrivals a phase, and its init counts {count}",
+    "arrivals per phase, and its init counts {count}",
     "more arrivals than fills": "{who} {who:arrives|arrive} on {barrier} {count} times, and {full} was "
     "filled {fills}",
     # explain/causes: waits, loads and stores whose harm shows elsewhere
@@ -131,52 +134,53 @@ SENTENCES = {
     "its wait leaves stores": "<: its wait leaves {count} in flight>",
     "waits for its store, and no barrier follows": "<: {who} {who:waits|wait} for it, and no barrier "
     "follows>",
-    "arrives with no bytes expected": "{who} {who:arrives|arrive} on {barrier} with no bytes expected, which "
-    "ends phase {phase} before its loads<: expect the bytes, or issue the copies, before the arrival>",
-    "waits for its own loads": "{who} {who:waits|wait} for {barrier}, which its own loads end, and nobody "
-    "waits for {idle}",
+    "arrives with no bytes expected": "{who} {who:arrives|arrive} on {barrier} with no bytes expected, so "
+    "phase {phase} completes before its loads<: expect the bytes, or issue the copies, before the arrival>",
+    "waits for its own loads": "{who} {who:waits|wait} for {barrier}, which its own loads complete, and "
+    "nobody waits for {idle}",
     "signals its own wait": "{who} {who:loads|load} {tensor} for {barrier}, which it waits for itself, and "
     "{takers} {takers:waits|wait} for {full}<: which barrier does this load signal?>",
     "waits again": "{who} {who:waits|wait} for {again} {times}, which was filled {fills}, and never for "
-    "{barrier}<: does the stage go on?>",
+    "{barrier}<: does the stage index advance?>",
     "nobody waits for a load": "nobody waits for the load of {load} ({barrier}, phase {phase}){why}",
     "fewer waits than fills": "<; {who} {who:waits|wait} for {count} of {fills} fills{of}>",
     "of an array": " of {array}",
     "nobody multiplies": "no warp of the launch's {threads} threads multiplies: does any take the consumer's "
     "branch?",
     # explain/deadlock: what a warp waits for, what that lacks, who could have supplied it
-    "nobody will do it": "warps wait, and nobody will do what they wait for",
+    "nobody will do it": "warps wait for an event that never comes",
     "no warp waits": "no warp waits, and none can run",
-    "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,} at launch: "
+    "registers in all": "setmaxnreg requests {total:,} registers in all, and a CTA has {limit:,} at launch: "
     "{threads} x {each}",
     "waits": "{who} {who:waits|wait} {what}",
     "waits because": "{wait}{why}",
     "and where": "{what}: {at}",
     "more groups wait": "{count} more {count:group|groups} of warps wait",
     "and": "<; {what}>",
-    "for a phase": "for {barrier}, {asked}: its phase {phase} lacks {lacking}{late}",
+    "for a phase": "for {barrier}, {asked}: phase {phase} is missing {lacking}{late}",
     "for a wgmma": "for a wgmma that {count} of the 4 warps of its warpgroup have issued{why}",
-    "for registers": "for {count} registers a thread, holding {held}; {free:,} of the CTA's are free",
+    "for registers": "for {count} registers per thread, holding {held}; {free:,} of the CTA's are free",
     "for threads": "at {barrier}, where {count} of {needed} threads are{why}",
     "for lanes": "for lanes {lanes} of its warp at bar.warp.sync",
     "no other warp comes": ", and no other warp comes to it",
-    "some lanes came": ": it stands where {lanes} {lanes:lane|lanes} of the warp came",
-    "went on without it": "<; {who} went on without it>",
+    "some lanes came": ": only {lanes} {lanes:lane|lanes} of the warp reached it",
+    "went on without it": "<; {who} continued without it>",
     "parity": "parity {parity}",
     "phase": "phase {phase}",
+    "only arrival missing": "its only arrival",
     "arrivals missing": "{missing} of {count} arrivals",
     "bytes missing": "{missing:,} of {count:,} bytes",
     "expect-tx missing": "an expect-tx for {count:,} bytes that came",
     "lacks both": "{one} and {other}",
     "nobody loads": "<; no warp of CTA {cta} loads a tile: do both roles take the same tiles?>",
     "passes at once": "on a new barrier a wait for parity 1 passes at once",
-    "turn has passed": "<; this {nth} wait's turn is phase {phase}, parity {parity}>",
-    "was lapped": "<; it came for phase {meant} after phase {next} had ended too: nothing made phase {next} "
-    "wait for {who}>",
-    "was lapped at first": "<; on a new barrier it would pass at once, but phase {next} ended before it "
+    "turn has passed": "<; this {nth} wait should ask for parity {parity} (phase {phase})>",
+    "was lapped": "<; it asked for phase {meant} after phase {next} had completed too: nothing made phase "
+    "{next} wait for {who}>",
+    "was lapped at first": "<; on a new barrier it would pass at once, but phase {next} completed before it "
     "came: nothing made phase {next} wait for {who}>",
     "stage begins anew": "<; it waits for this one {count:again|over and over}, and {never} for {barrier}: "
-    "does its stage begin anew?>",
+    "does its stage index restart?>",
     "read and do not arrive": "<; {who} have read the stage and do not arrive>",
     "nobody arrives after the read": "<; nobody arrives on it after {who} read the stage{line}>",
     "last released": "<; they last released {barrier}>",
@@ -189,15 +193,15 @@ SENTENCES = {
     "arrivals could come from": "arrivals could come from {states}{why}",
     "only these could arrive": "only {who} could arrive on it, and {who:waits|wait} for it",
     "nobody has arrived yet": "nobody has arrived on it yet",
-    "nobody can arrive": "nobody has arrived on it, and no code ahead of any warp does",
+    "nobody can arrive": "nobody has arrived on it, and no warp will: none of their remaining code does",
     "wait too": "{who}, which{before} {who:waits|wait} too",
     "have ended": "{who}, which{before} {who:has|have} ended",
     "arrived before": " arrived before,",
     "these and those": "{these}, {those}",
     # core/memory, units/access and explain/bounds: addresses
     "an access": "{who} accesses {what}{ask}",
-    "a slice by the thread in the CTA": "<: does a slice take the thread's number in the CTA, and not in its "
-    "role?>",
+    "a slice by the thread in the CTA": "<: does a slice use the thread's number in the CTA instead of in "
+    "its role?>",
     "shares of more than a tile": "<: are the shares of {threads} threads, as its layout makes them, one "
     "tile?>",
     "M and N mixed up": "<: are M and N mixed up?>",
@@ -210,11 +214,11 @@ SENTENCES = {
     # units/tma and tensormaps
     "a TMA transfer outside": "a TMA transfer of {tensor} uses shared bytes {low:,} to {high:,} of "
     "{size:,}<{ask}?>",
-    "a slice by the CTA's number": ": does its slice go by the CTA's number, not its rank in the cluster of "
-    "{size}",
-    "a slot too few": ": has its buffer a slot for this stage",
+    "a slice by the CTA's number": ": does its slice use the CTA's number instead of its rank in the "
+    "cluster of {size}",
+    "a slot too few": ": does its buffer have a slot for this stage",
     "a misaligned tile": "a TMA transfer of {tensor} uses shared address {offset:,}, which {alignment} does "
-    "not divide<: has its buffer this index, and does it begin at such a multiple?>",
+    "not divide<: does its buffer have this index, and begin at such a multiple?>",
     "a swizzled tile": "a tile of {tensor} with swizzle {swizzle}B starts at shared address {offset:,}, "
     "which {alignment:,} does not divide",
     "a multicast mask": "{who} multicasts to CTAs {mask:#b} of a cluster of {size}",
@@ -262,7 +266,7 @@ SENTENCES = {
     "metadata of no two places": "{who} {who:multiplies|multiply} a sparse tile whose metadata puts two "
     "elements into one place",
     "a descriptor leads outside": "the descriptor of {side} spans shared bytes {low:,} to {high:,} of "
-    "{size:,}<: has its ring a slot for this stage?>",
+    "{size:,}<: does its ring have a slot for this stage?>",
     "the descriptor": "the descriptor: {descriptor:#018x}",
     "accumulates onto another wgmma": "{who} accumulates onto registers of another wgmma that has not been "
     "waited for",
@@ -277,7 +281,7 @@ SENTENCES = {
     "that of a line": " (that of line {at.line})",
     "in no group": "<: no {instruction} put it in a group, so no wait covers it>",
     "no wait is between": "<: no wgmma.wait_group is between>",
-    "the wait leaves groups": "<: the wait{on} leaves {count} {count:group|groups} running>",
+    "the wait leaves groups": "<: the wait{on} leaves {count} {count:group|groups} in flight>",
     "on a line": " on line {at.line}",
     "uses what nothing has written": "{who} {use}, which nothing has written",
     "stores a part of a fragment": "stores a part of a fragment (values in registers)",
@@ -301,14 +305,14 @@ SENTENCES = {
     "which its CTA has not allocated, or has freed",
     "multiplies in what is not allocated": "tcgen05.mma of {who} takes columns {low} to {high} of tensor "
     "memory from lane 0 on, which its CTA has not allocated, or has freed, or its address has another lane",
-    "another warp's lanes": "{who} {who:accesses|access} tensor memory from lane {lane} on, and "
-    "{who:reaches|reach} lanes {first} to {last}",
+    "another warp's lanes": "{who} {who:accesses|access} tensor memory from lane {lane} on, but can only "
+    "{who:access|access} lanes {first} to {last}",
     "several threads issue": "{count} threads of {who} issue {what}, which one thread issues for all",
     "two CTA groups": "{who} {who:runs|run} a tcgen05 instruction of cta_group::{now}, and this kernel has "
     "others of cta_group::{before}",
-    "asks again": "{who} {who:asks|ask} for the place of another cluster after a request has failed",
-    "answer of a request not aligned": "{who} {who:wants|want} an answer at shared address {offset:,}, "
-    "which is no multiple of 16",
+    "asks again": "{who} {who:requests|request} another cluster after a request has failed",
+    "answer of a request not aligned": "{who} {who:asks|ask} for an answer at shared address {offset:,}, "
+    "which is not a multiple of 16",
     "a pair of one CTA multiplies": "{who} {who:issues|issue} a tcgen05.mma of a CTA pair, and its cluster "
     "has one CTA",
     "no such shape": "the instruction descriptor of {who}'s tcgen05.mma is not valid: {bits:#010x} has M {M} "
@@ -364,7 +368,7 @@ SENTENCES = {
     "reads nothing in a part": _NOTHING + " in a part of the tile<: do all threads' copies cover it?>",
     "reads nothing, writers clash": _NOTHING + "<, and {writers} write to the same place>",
     "reads nothing, first wait passed": _NOTHING + ": its wait for {barrier} asked for parity {parity}<, "
-    "which a new barrier has passed>",
+    "which a new barrier already satisfies>",
     "first wait's parity": "on a new barrier a wait for parity 1 passes at once: a first wait for a load "
     "asks for parity 0",
     "read before cp.async has landed": "{reader} ({who}) reads what cp.async of {writer} still copies",
@@ -378,8 +382,8 @@ SENTENCES = {
     "phase {phase}, not waited for: its last wait{line} {asked}<, which {behind}>",
     "asked for a parity": "asked for parity {parity}",
     "asked for a phase": "asked for an earlier phase",
-    "phase had passed": "phase {phase} had passed",
-    "new barrier has passed": "a new barrier has passed",
+    "phase had passed": "phase {phase} had already satisfied",
+    "new barrier has passed": "a new barrier already satisfies",
     # ... what is overwritten
     "threads write what cp.async fills": "{who} {who:writes|write} shared memory that its own cp.async still "
     "fills",
@@ -387,7 +391,7 @@ SENTENCES = {
     "overwrites what is read": "{who} overwrites shared memory that {reader} may still read{why}",
     "wait before the commit": "<: the wait comes before the commit_group of what it should cover>",
     "this wait leaves": "<: this wait {leaves}{when}>",
-    "leaves groups running": "leaves {count} {count:group|groups} running",
+    "leaves groups running": "leaves {count} {count:group|groups} in flight",
     "when a line writes": " when line {at.line} writes",
     "the read has ended": "the read, which has ended in this run, but nothing orders the two: {at}; shared "
     "bytes {low:,} to {high:,}",
@@ -408,16 +412,17 @@ SENTENCES = {
     "fence.proxy.async is between>",
     "loads over a read": "{who} loads over shared memory that threads may still read",
     "loads over a barrier's bytes": "{who} loads over the bytes of {old}: this load of {tensor} is for {new}",
-    "loads to the same place": "{over}, and goes to the same place<; which stage index has it?>",
-    "stages between one another": "loads of {tensor} for {old} and {new} lie {apart:,} bytes apart, and each "
-    "brings {extent:,}<: do {tensor}'s map and its tensor have one layout (`order`)?>",
-    "past its ring": "{over}, and {array} has {count} stages<; has the ring of {tensor} as many slots?>",
+    "loads to the same place": "{over}, and goes to the same place<; what is its stage index?>",
+    "stages between one another": "loads of {tensor} for {old} and {new} lie {apart:,} bytes apart, and "
+    "each brings {extent:,}<: do {tensor}'s map and its tensor have the same layout (`order`)?>",
+    "past its ring": "{over}, and {array} has {count} stages<; does the ring of {tensor} have as many "
+    "slots?>",
     "two loads of one phase": "two loads of one phase of {barrier} write the same bytes: {one}, and "
     "{other}<; {look}?>",
     "a load by": "{tensor} by {who}{line}",
     "does each bring its half": "does each bring its half, by rank",
     "stores what was not just written": "the TMA store of {tensor} reads shared bytes {low:,}-{high:,}, but "
-    "threads have just written {first:,}-{last:,}<; have both the same index?>",
+    "threads have just written {first:,}-{last:,}<; do both use the same index?>",
     "a CTA ends while it is copied from": "CTA {cta} may end while a bulk copy still reads its shared "
     "memory: nothing says that the copy is done",
     "an mbarrier written over": "{who} {who:uses|use} {barrier}, whose bytes {writer} {writer:has|have} "
@@ -434,7 +439,7 @@ SENTENCES = {
     "reads what a TMA store writes": "{who} {who:reads|read} {what}, which a TMA store of {by} may still "
     "write",
     "reads behind a relaxed atomic": "{who} {who:reads|read} {what}, which {by} stores<, with a relaxed "
-    "operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
+    "operation between them>: the fence that the PTX ISA requires is missing, or in another thread",
     "writes what is stored unordered": "{who} {who:writes|write} {what}, which {by} stores too<, and nothing "
     "orders the two>",
     "writes what a TMA store writes": "{who} {who:writes|write} {what}, which a TMA store of {by} may "
@@ -442,13 +447,13 @@ SENTENCES = {
     "writes what is read unordered": "{who} {who:writes|write} {what}, which {by} may still read<: nothing "
     "orders the two>",
     "writes behind a relaxed atomic": "{who} {who:writes|write} {what}, which {by} reads<, with a relaxed "
-    "operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
+    "operation between them>: the fence that the PTX ISA requires is missing, or in another thread",
     "loads what is stored unordered": "{who} {who:loads|load} {what} by TMA, which {by} stores<, and nothing "
     "orders the two>",
     "loads what a TMA store writes": "{who} {who:loads|load} {what} by TMA, which a TMA store of {by} may "
     "still write",
     "loads behind a relaxed atomic": "{who} {who:loads|load} {what} by TMA, which {by} stores<, with a "
-    "relaxed operation between them>: the fence that the PTX ISA asks for is missing, or another thread's",
+    "relaxed operation between them>: the fence that the PTX ISA requires is missing, or in another thread",
     "stores over what threads stored": "{who} {who:stores|store} {what} by TMA, where {by} wrote with "
     "ordinary stores<, and no fence.proxy.async of global memory is between>",
     "loads what threads stored": "{who} {who:loads|load} {what} by TMA, which {by} wrote with ordinary "
@@ -458,43 +463,43 @@ SENTENCES = {
     # ... what two CTAs store
     "stored twice in a cluster": _TWICE + "<; they are one cluster: does the tile's row or column count the "
     "CTA's rank?>",
-    "stored twice in a grid": _TWICE + "<; the grid has {grid} CTAs: which tile has each?>",
+    "stored twice in a grid": _TWICE + "<; the grid has {grid} CTAs: which tile does each take?>",
     "stored twice by two ranks": _TWICE + "<; they are rank {one} of one cluster and rank {other} of "
     "another: do the tiles of two clusters lie {size} of a CTA's apart?>",
     "stored twice by two clusters": _TWICE + "<; the grid has {ctas} CTAs in {clusters} clusters: at which "
-    "tile does each cluster begin, by how many does it go on?> Does the order of tiles give each number its "
-    "own place?",
-    "stored twice": _TWICE + "<; the grid has {ctas} CTAs: at which tile does each begin, by how many does "
-    "it go on?> Does the order of tiles give each number its own place?",
+    "tile does each cluster begin, and by how many does it advance?> Does the order of tiles give each "
+    "number its own place?",
+    "stored twice": _TWICE + "<; the grid has {ctas} CTAs: at which tile does each begin, and by how many "
+    "does it advance?> Does the order of tiles give each number its own place?",
     "nothing reads a line's writes": "<, and nothing reads what line {line} writes: do both take one slot?>",
     # explain/stages
     "the same tiles for both": "multicast brings both CTAs of the cluster the same tiles of "
     "{tensors}{lines}<: each has rows, or columns, of its own to load>",
     "of lines": " (lines {lines})",
-    "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads it "
-    "with {read}<: do the map and the multiplication take one layout?>",
+    "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads "
+    "it with {read}<: do the map and the multiplication use the same layout?>",
     "loaded into one slot, read from another": "{who} loads {tensor} for {barrier} into slot {slot}, and "
-    "wgmma{line} reads slot {read} after the wait for {barrier}<: which stage index has each?>",
-    "read before the round's wait": "wgmma reads {tensor} as loaded for {barrier}{load}, and the last wait "
-    "by then was for {waited}, in the round before<: the wait{wait} stands below the read>",
+    "wgmma{line} reads slot {read} after the wait for {barrier}<: which stage index does each use?>",
+    "read before the round's wait": "wgmma reads {tensor} as loaded for {barrier}{load}, but the last wait "
+    "before it was for {waited}, in the previous round<: the wait{wait} comes after the read>",
     "read after a wait for another": "wgmma reads {tensor} as loaded for {barrier}{load}, and the wait "
-    "before it{wait} is for {waited}<: which stage index has each?>",
+    "before it{wait} is for {waited}<: which stage index does each use?>",
     "waited for in another order": "{takers} {takers:waits|wait} for {waited} as the {nth} stage, and "
-    "{loader} fills {filled} as the {nth}{line}<: does each count its stages alike?>",
-    "filled in another order": "{loader} fills {filled} as the {nth} stage, and {takers} {takers:waits|wait} "
-    "for {waited} as the {nth}{line}<: does each count its stages alike?>",
+    "{loader} fills {filled} as the {nth}{line}<: do both count stages in the same way?>",
+    "filled in another order": "{loader} fills {filled} as the {nth} stage, and {takers} "
+    "{takers:waits|wait} for {waited} as the {nth}{line}<: do both count stages in the same way?>",
 }
 
 # What each kind of finding means and what to try.
 MEANING = {
-    "deadlock": "Every warp that is left waits for something that nobody will do. Count for each barrier who "
+    "deadlock": "Every remaining warp waits for an event that never comes. Count for each barrier who "
     "arrives, how often, how many bytes are expected and come, and the parity that each wait starts with.",
     "livelock": "A warp loops without end and nothing that it reads will change. Does the loop's bound "
     "change inside it, and does each turn of a loop over tiles take the next tile?",
-    "not-resident": "CTAs wait for others that cannot begin, because those that wait hold the whole chip. "
-    "Launch no more CTAs than run at once: those that an SM holds, times the SMs.",
-    "register-budget": "The warpgroups ask for more registers than the CTA was launched with, so one waits "
-    "for ever: setmaxnreg moves registers, and adds none. Registers per thread times threads, over all "
+    "not-resident": "CTAs wait for others that cannot begin, because the waiting ones occupy the whole "
+    "chip. Launch no more CTAs than run at once: those that an SM holds, times the SMs.",
+    "register-budget": "The warpgroups request more registers than the CTA was launched with, so one waits "
+    "forever: setmaxnreg moves registers, and adds none. Registers per thread times threads, over all "
     "warpgroups, must stay within those of the launch: give the producer fewer.",
     "setmaxnreg-count": "setmaxnreg takes a multiple of 8 from 24 to 256: dec no more than its warps have, "
     "inc no fewer.",
@@ -503,12 +508,13 @@ MEANING = {
     "read-before-write": "One warp reads what another writes, and nothing orders the two. Put a barrier "
     "between them; between CTAs that are no cluster, a word in global memory that one releases and the other "
     "acquires.",
-    "acquire-missing": "A relaxed operation tells of the other's stores, as all atomics are that say nothing "
-    "else. The PTX ISA asks the very thread that writes the number to fence before, behind the barrier, and "
-    "the one that reads it to fence after, ahead of the next barrier: __threadfence().",
+    "acquire-missing": "A relaxed atomic announces the other CTA's stores; atomics are relaxed by default. "
+    "The PTX ISA requires a fence, __threadfence(), in two threads. The one that writes the number fences "
+    "after the barrier, before the write. The one that reads it fences after the read, before the next "
+    "barrier.",
     "store-incomplete": "cp.async.bulk.wait_group.read waits until a TMA store has read shared memory. What "
     "it writes to global memory is there once a wait_group without .read has covered it, in the thread that "
-    "issued it; a barrier, or a flag that is released, then tells the others.",
+    "issued it. After that, a barrier or a released flag lets other threads read it.",
     "uninitialised-read": "Shared memory is read that nothing has written. Is the stage index the one that "
     "was loaded, and does the tile cover all that is read?",
     "overwrite-while-read": "A stage is written while wgmma or a TMA store may still read it. Release a "
@@ -516,13 +522,13 @@ MEANING = {
     "overwrite-before-use": "A TMA load writes over an earlier load of the same bytes that nobody has waited "
     "for. Does the producer wait on the empty barrier of this stage?",
     "load-twice": "Two loads that signal one phase of an mbarrier write the same bytes, so one of them is "
-    "lost. Look at the stage index and the buffer of each. Where the CTAs of a cluster multicast, each loads "
-    "the part that its rank says, of the tile and of the buffer, and nobody loads that tile again.",
-    "load-unwaited": "A load that nobody waits for is still under way when its memory is used again, or when "
-    "the CTA ends. Whoever multiplies a tile waits for it: do the loop that loads and the loop that "
-    "multiplies go over the same tiles, with the same stage and phase, and as many of them?",
-    "stage-mismatch": "The load, the wait and the read of one tile take one stage: that of one count, modulo "
-    "the number of stages. Its slots in shared memory and its barrier have the same index.",
+    "lost. Look at the stage index and the buffer of each. If the CTAs of a cluster multicast a tile, each "
+    "loads the part of its own rank into the same part of the buffer, and nobody loads that tile again.",
+    "load-unwaited": "A load that nobody waits for may still be in flight when its memory is used again, or "
+    "when the CTA ends. The warps that multiply a tile must wait for it. Do the loop that loads and the "
+    "loop that multiplies cover the same tiles, as many of them, with the same stage and phase?",
+    "stage-mismatch": "The load, the wait and the read of one tile must use the same stage: the tile's "
+    "count modulo the number of stages. Its slots in shared memory and its barrier have the same index.",
     "swizzle-mismatch": "TMA lays a tile out by the swizzle of its map, and wgmma reads it by that of its "
     "descriptor. Both come from the layout of the shared tensor: give the map and the multiplication the "
     "same one.",
@@ -532,24 +538,25 @@ MEANING = {
     "of A and B need a slot for each stage: num_stages may not be more than the slots that they were made "
     "with.",
     "stale-store": "A TMA store reads another buffer than the one that threads have just written. The write "
-    "to shared memory and the store after it take the same buffer: the same index, where there are several.",
-    "store-wait-elsewhere": "commit_group and wait_group are about the stores of the thread that calls them. "
-    "One warp issues a TMA store, commits it and waits for it; a barrier tells the others.",
+    "to shared memory and the store after it take the same buffer: the same index, if there are several.",
+    "store-wait-elsewhere": "commit_group and wait_group are about the stores of the thread that calls "
+    "them. One warp issues a TMA store, commits it and waits for it; after that, a barrier lets the others "
+    "continue.",
     "write-unordered": "Two writers of the same memory are not ordered. Put a barrier between them.",
     "accumulator-before-wait": "Registers of a wgmma are used while it may still run, which the PTX ISA "
-    "calls undefined. Where ptxas sees it, it waits in your place and runs one wgmma at a time (it says: "
-    "serialized). That is right, slow, and promised by nobody. Wait with wgmma.wait_group first, and commit "
-    "the group before the wait.",
+    "calls undefined. If ptxas notices, it inserts the wait and runs one wgmma at a time (it reports: "
+    "serialized). The result is right but slow, and nothing guarantees it. Wait with wgmma.wait_group "
+    "first, and commit the group before the wait.",
     "uninitialised-register": "A register is used that nothing has written: an accumulator that no wgmma has "
     "reached, or a part of a fragment that no store or load has filled. Does the loop that writes it run at "
     "least once at this size, and do both sides name the same part?",
     "accumulator-uninitialised": "The first wgmma of a tile adds to what its registers happen to hold. Let "
     "it overwrite them (clear_accum, or the ACCUMULATE field set to False), or clear them first.",
     "wgmma-fence": "wgmma starts before wgmma.fence has ordered the registers it uses, which the PTX ISA "
-    "calls undefined; ptxas puts the fence there where it sees it (it says: injected). Call the fence before "
+    "calls undefined; if ptxas notices, it inserts the fence (it reports: injected). Call the fence before "
     "the first wgmma, and again after threads have written its accumulator or its fragments of A.",
     "wgmma-fence-read": "wgmma writes registers that threads have read, with no wgmma.fence between, which "
-    "the PTX ISA calls undefined. ptxas says nothing of it, and no run is known to go wrong. Call the fence "
+    "the PTX ISA calls undefined. ptxas does not report it, and no run is known to go wrong. Call the fence "
     "before the next wgmma.",
     "wgmma-mismatch": "The four warps of a warpgroup issue different wgmma instructions. All four must run "
     "the same one with the same descriptors.",
@@ -560,31 +567,32 @@ MEANING = {
     "fence.proxy.async between. Fence in every thread that wrote, then synchronise; or synchronise, then "
     "fence in the thread that starts the read.",
     "proxy-fence-overwrite": "A TMA load writes over shared memory that threads read or wrote, with no "
-    "fence.proxy.async between: an access still under way comes after the load. Fence in every thread before "
-    "the barrier, or in the load's thread after it.",
+    "fence.proxy.async between: an access that is still in flight takes effect after the load. Fence in "
+    "every thread before the barrier, or in the load's thread after it.",
     "proxy-fence-refill": "A TMA load fills shared memory that threads have read, with no fence.proxy.async "
-    "between, which the PTX ISA asks for. An H200 never went wrong where the refill came a round later or "
-    "the arrival waited for the value. Fence in the load's thread, after its wait.",
-    "expect-tx": "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its "
-    "loads do. Expect the bytes of every load that signals this barrier.",
+    "between, which the PTX ISA requires. An H200 never went wrong if the refill came a round later or the "
+    "arrival waited for the value. Fence in the load's thread, after its wait.",
+    "expect-tx": "More bytes arrive at an mbarrier than its phase expects, so the phase completes before "
+    "its loads land. Expect the bytes of every load that signals this barrier.",
     "barrier-overrun": "An mbarrier gets more arrivals in a phase than it was initialised for. Count who "
     "arrives: threads, or one elected thread, or both CTAs of a cluster.",
     "barrier-init-count": "An mbarrier's count must be 1 to 1,048,575.",
-    "barrier-init-again": "An mbarrier is initialised again, which the PTX ISA leaves undefined: what it has "
-    "counted is lost. Initialise it once, before the loops; its phases go on by themselves.",
-    "barrier-uninitialised": "An address is used as an mbarrier that no mbarrier.init has made one. A stage "
-    "counts from 0, modulo the number of barriers.",
+    "barrier-init-again": "An mbarrier is initialised again, which the PTX ISA leaves undefined: what it "
+    "has counted is lost. Initialise it once, before the loops; its phases advance by themselves.",
+    "barrier-uninitialised": "An address is used as an mbarrier, but no mbarrier.init has made it one. A "
+    "stage counts from 0, modulo the number of barriers.",
     "barrier-outside": "An mbarrier lies in memory that nobody allocated for it: what is placed there next "
     "destroys it. Each takes 8 bytes. A pipeline has two for each stage, full and empty: allocate 2 * "
     "num_stages.",
     "barrier-init-race": "An mbarrier is used before its initialisation is surely visible. After "
-    "mbarrier.init, fence (fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA "
+    "mbarrier.init, fence (fence.mbarrier_init), then synchronise the CTA, or the cluster if another CTA "
     "uses it.",
     "barrier-init-unfenced": "A bulk copy signals an mbarrier of its own CTA, and only a barrier of the CTA "
     "stands after the init, as in libcu++'s examples of cuda::memcpy_async. NVIDIA's examples for TMA fence "
     "too: fence.mbarrier_init in the thread that initialises.",
-    "phase-lapped": "An mbarrier finished another phase before a waiting warp had seen the last one; the "
-    "parity it waits for may never show again. Nobody may go a round ahead of a waiter.",
+    "phase-lapped": "An mbarrier completed one more phase before a waiting warp had seen the last one, so "
+    "the parity that the warp waits for may never return. No warp may be a whole round ahead of one that "
+    "waits.",
     "named-barrier": "Warps disagree on how many threads meet at a named barrier, or the count is no "
     "multiple of 32.",
     "cluster-barrier": "Each thread arrives at the cluster barrier and then waits, as often as it arrives: "
@@ -600,8 +608,8 @@ MEANING = {
     "out-of-bounds": "An access lies outside its memory. Look at the tile's coordinates, the stage index and "
     "the guard.",
     "stored-twice": "Two CTAs store the same elements, and nothing orders the two. A persistent CTA begins "
-    "at its own number and goes on by the number of CTAs in the grid (of clusters, where each has a tile of "
-    "its own pair): is the grid as large as the loop's stride?",
+    "at its own number and advances by the number of CTAs in the grid. If the CTAs of a cluster share a "
+    "pair of tiles, it advances by the number of clusters. Is the grid as large as the loop's stride?",
     "misaligned": "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 "
     "for an mbarrier.",
     "tensormap-fence": "TMA reads tensor maps through a proxy of its own. The thread that changes a map in "
@@ -630,15 +638,15 @@ MEANING = {
     "needs a pair of barriers as a stage does: the epilogue releases it after its tcgen05.wait::ld, and the "
     "next tile's first MMA waits for that.",
     "tmem-read-before-write": "Tensor memory is read that a warp stores. After tcgen05.st the warp needs "
-    "tcgen05.wait::st, then a barrier tells the reader.",
-    "tmem-wait": "tcgen05.ld may still run when the columns are written or freed. The PTX ISA asks for "
-    "tcgen05.wait::ld before the barrier that releases them; public kernels leave it out where the loaded "
-    "registers are used before that barrier, and nobody has said that it goes wrong.",
-    "tmem-alloc": "An allocation of tensor memory is a power of two of columns from 32 to 512, no larger "
-    "than the one before, by one whole warp (of a pair by one in each CTA), before "
-    "relinquish_alloc_permit. One warp allocates once, and a barrier tells the others the address.",
+    "tcgen05.wait::st, then a barrier that the reader waits at.",
+    "tmem-wait": "tcgen05.ld may still run when the columns are written or freed. The PTX ISA requires "
+    "tcgen05.wait::ld before the barrier that releases them. Public kernels leave it out if the loaded "
+    "registers are used before that barrier, and no failure is known.",
+    "tmem-alloc": "An allocation of tensor memory takes a power of two of columns from 32 to 512, and no "
+    "more than the one before. One whole warp allocates (in a pair, one of each CTA), before "
+    "relinquish_alloc_permit. One warp allocates once; after a barrier the others can read the address.",
     "tmem-unallocated": "Tensor memory is used or freed that this CTA has not allocated, or has freed. Are "
-    "the columns as many as were allocated, and does the address come from where tcgen05.alloc stored it?",
+    "the columns as many as were allocated, and is the address read from where tcgen05.alloc stored it?",
     "tmem-lanes": "A warp reaches the 32 lanes of its number in its warpgroup, so all four warps read an "
     "accumulator of 128 lanes, each its own rows.",
     "tmem-freed-early": "Tensor memory is freed while a warp or an MMA may still use it. Every warp that "
@@ -652,7 +660,7 @@ MEANING = {
     "cta-group": "All tcgen05 instructions of a kernel have one cta_group: 1 for a CTA alone, 2 for a pair "
     "(`use_2cta`, `is_two_cta`).",
     "mma-issuers": "One thread issues tcgen05.mma and tcgen05.commit for the whole CTA. Elect it.",
-    "mma-descriptor": "A descriptor of tcgen05.mma is not valid, or the shape is none that it has: N is a "
+    "mma-descriptor": "A descriptor of tcgen05.mma is not valid, or its shape does not exist: N is a "
     "multiple of 8 (M = 64), 16 (M = 128) or 32 (a pair) up to 256.",
     "trap": "The kernel ended itself: an assertion failed, or this launch cannot run the instruction.",
     "instruction-limit": "The emulation reached its limit of instructions.",
@@ -671,8 +679,9 @@ KINDS = {kind: (SEVERITIES.get(kind, "error"), meaning) for kind, meaning in MEA
 WITHOUT_ROLES = {
     "overwrite-while-read": "A stage is written while wgmma or a TMA store may still read it. Wait for its "
     "reader with wait_group, synchronise all warps that read, and only then load or write it again.",
-    "overwrite-before-use": "A TMA load writes over an earlier load of the same bytes that nobody has waited "
-    "for. Ask for the next tile of a stage only after all warps have waited for this one and multiplied it.",
+    "overwrite-before-use": "A TMA load writes over an earlier load of the same bytes that nobody has "
+    "waited for. Issue the next load of a stage only after all warps have waited for this one and "
+    "multiplied it.",
     "read-before-load": "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) "
     "that fills it. Wait on the barrier of this stage, with the parity of this round.",
 }
@@ -680,13 +689,13 @@ WITHOUT_ROLES = {
 ADVICE = {
     # nothing but loads ends a phase of any mbarrier
     "no second barrier": "A TMA load writes over an earlier load of the same bytes that nobody has waited "
-    "for. What tells the producer that a stage is free? It takes a second barrier for each stage, which the "
-    "consumers arrive on.",
+    "for. The producer cannot know when a stage is free. Add a second barrier for each stage, on which the "
+    "consumers arrive.",
     "one slot": "Two stages share the same bytes of shared memory. The buffer of a load takes the same stage "
     "index as the barrier that the load signals.",
     "store still reads": "A TMA store may still read what is written here. The thread that issued it waits "
-    "for its group with cp.async.bulk.wait_group, then a barrier tells the others; only then anyone writes "
-    "this buffer again.",
+    "for its group with cp.async.bulk.wait_group. Only after that, and after a barrier, may any thread "
+    "write this buffer again.",
     "MMA still reads": "A stage is written while tcgen05.mma may still read it. A commit in the thread that "
     "issued it arrives once it has been read: wait on that mbarrier, and only then load or write the stage "
     "again.",
@@ -696,7 +705,7 @@ ADVICE = {
     "fewer bytes at once": "An mbarrier counts at most 2^20 - 1 bytes that are expected and have not come. "
     "Expect those of one stage at a time, or signal several mbarriers.",
     "an inner coordinate": "Coordinates count elements, innermost first: multiply the number of a tile by "
-    "its width. A tile that begins elsewhere than at a multiple of 16 bytes is out of TMA's reach.",
-    "stored by several": "Each warp waits for the stores that it has issued itself, so a store that another "
-    "warp issues too is under way longer than the wait says. Let one warp store, commit and wait.",
+    "its width. A tile that begins elsewhere than at a multiple of 16 bytes cannot be reached by TMA.",
+    "stored by several": "Each warp waits for the stores that it has issued itself, so its wait does not "
+    "cover a store that another warp issues too. Let one warp store, commit and wait.",
 }

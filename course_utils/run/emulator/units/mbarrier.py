@@ -215,7 +215,7 @@ class MBarrier(Holder):
         if self.tx:
             return
         if self.flying:
-            case, flying = "phase ends before its bytes", self.flying
+            case, flying = "phase completes before its bytes", self.flying
             path.report("expect-tx", case, about=(self,), barrier=self, phase=self.phase, bytes=flying)
         for other in self.woken:
             if other.woken is self:

@@ -9,6 +9,8 @@ run does not find. The page of check_any_kernel shows all three.
 
 from __future__ import annotations
 
+from functools import cache
+
 _INTEGERS = "u16 u32 u64 s16 s32 s64"
 _BITS = "b16 b32 b64"
 _HALVES = "f16 bf16 f16x2 bf16x2"
@@ -332,6 +334,7 @@ def unknown(opcode: tuple[str, ...], length: int) -> str:
     return next((word for word in opcode[length:] if word not in words), "")
 
 
+@cache
 def reason(opcode: tuple[str, ...]) -> str:
     """Why this opcode is refused; "" where the reason is that nobody has modelled it."""
     for spellings, why in REFUSED.items():

@@ -41,7 +41,7 @@ class Registers:
             if issue.warp.cta is cta and any(fill.readers for fill, _, _ in issue.targets)
         }
         multiplying = {group.number for group in self._k_tiles.of_group if group.cta is cta}
-        ways = ((False, "given back", loading, "who loads"), (True, "taken", multiplying, "who multiplies"))
+        ways = ((False, "released", loading, "loading"), (True, "taken", multiplying, "multiplying"))
         for grows, name, wanted, role in ways:
             warps = self._moved.get((cta, grows), set())
             reached = {index // WARPS for index in warps}
