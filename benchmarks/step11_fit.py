@@ -30,9 +30,18 @@ from course_utils.plans import Plan
 from course_utils.recordings import measured
 
 SPEEDS = range(50, 100)  # of L2, bytes a cycle
-FITTED = 5  # the last run of step11.json that is fitted to: later ones say what the models are worth
+# the last runs of step11.json that the two are fitted to: later ones say what the models are worth
+FITTED, ALL_FITTED = 5, 7
 BYTES = "L2_BYTE", "SPLIT_BYTE", "SECTOR_BYTE"  # by how rows begin
-FACTORS = *BYTES, "DRAM_BYTE", "STORED", "LONG_FLOP", "LONG_CLUSTER", "BETWEEN"  # of the second model
+FACTORS = (
+    *BYTES,
+    "DRAM_BYTE",
+    "STORED",
+    "NARROW",
+    "LONG_FLOP",
+    "LONG_CLUSTER",
+    "BETWEEN",
+)  # of the second model
 
 
 class Point(NamedTuple):
@@ -62,7 +71,7 @@ def read(path: Path = plans.RECORDED) -> list[Point]:
     return found
 
 
-def read_all(last: int = FITTED) -> list[Point]:
+def read_all(last: int = ALL_FITTED) -> list[Point]:
     """Every recorded point of a tile that the plans have, of all sizes, of `course tune` and of ragged shapes
     too, of step11.json's runs up to the ``last``: those that the second model is fitted to.
     """
@@ -91,9 +100,9 @@ def powered_terms(point: Point) -> list[float]:
     of_bytes = [loaded * (kind == plans.alignment(size[2])) for kind in range(len(BYTES))]
     waves = plans.waves(*size[:2], plan)
     long = max(0.0, 2.0 * np.prod(size, dtype=float) - plans.MOST)
-    stored = waves * plans.stored_between(plan)
+    stored = [waves * some(plan) for some in (plans.stored_between, plans.stored_narrowly)]
     cycles = plans.busy_cycles(*size, plan)
-    return [1, cycles, *of_bytes, fetched, stored, long, long * (plan.cluster - 1), waves - 1]
+    return [1, cycles, *of_bytes, fetched, *stored, long, long * (plan.cluster - 1), waves - 1]
 
 
 def fit_powered(points: list[Point]) -> dict[str, float]:

@@ -27,19 +27,20 @@ L2 = 78  # bytes a cycle that L2 brings to an SM
 MOST = 1.5e12  # FLOP
 # Of ``powered``, fitted to recorded times, those above ``MOST`` and of ragged shapes too
 # (benchmarks/step11_fit.py says to how many, and how far it is off).
-BUSY_CLOCK = 1.84e9  # Hz that multiplying alone leaves
-BEGIN = 6.59e-6  # s
-BETWEEN = 6.59e-7  # s from a tile to the next one
+BUSY_CLOCK = 1.79e9  # Hz that multiplying alone leaves
+BEGIN = 6.55e-6  # s
+BETWEEN = 7.67e-7  # s from a tile to the next one
 # A row of a K tile lies in 4 sectors of 32 bytes, on one line or on two; or in 5 where rows begin amid one.
 # Bytes a cycle that L2 brings to an SM, and seconds for a byte, by which of the three:
 L2_SPEED = 78, 51, 38
-L2_BYTE = 1.58e-14  # s, or 12 pJ at 700 W, as counters say
-SPLIT_BYTE = 1.98e-14
-SECTOR_BYTE = 2.57e-14
-DRAM_BYTE = 6.03e-14  # s, or 32 pJ, as counters say
-STORED = 2.86e-11  # s that an SM stands still for an element of D that leaves between two tiles
-LONG_FLOP = 8.64e-17  # s more for each FLOP above ``MOST``,
-LONG_CLUSTER = 3.33e-17  # and in clusters of two
+L2_BYTE = 1.42e-14  # s, or 12 pJ at 700 W, as counters say
+SPLIT_BYTE = 1.86e-14
+SECTOR_BYTE = 2.39e-14
+DRAM_BYTE = 4.59e-14  # s, or 32 pJ, as counters say
+STORED = 2.88e-11  # s that an SM stands still for an element of D that leaves between two tiles
+NARROW = 3.62e-11  # s more where its rows leave by 32 bytes
+LONG_FLOP = 8.13e-17  # s more for each FLOP above ``MOST``,
+LONG_CLUSTER = 3.66e-17  # and in clusters of two
 THIN = 1.05  # times a K tile takes with three stages, where its rows do not begin with a line
 NEAR = 1.004  # plans whose times differ by less are as good: the model is not better than that
 
@@ -96,7 +97,8 @@ def powered(M: int, N: int, K: int, plan: Plan) -> float:
     later = max(0.0, 2.0 * M * N * K - MOST) * (LONG_FLOP + LONG_CLUSTER * (plan.cluster - 1))
     loaded, fetched = traffic(M, N, K, plan)
     bytes_take = loaded * (L2_BYTE, SPLIT_BYTE, SECTOR_BYTE)[kind] + fetched * DRAM_BYTE
-    between = (turns - 1) * BETWEEN + turns * stored_between(plan) * STORED
+    stored = stored_between(plan) * STORED + stored_narrowly(plan) * NARROW
+    between = (turns - 1) * BETWEEN + turns * stored
     return BEGIN + busy_cycles(M, N, K, plan) / BUSY_CLOCK + bytes_take + between + later
 
 
@@ -122,6 +124,14 @@ def alignment(K: int) -> int:
 def stored_between(plan: Plan) -> int:
     """Elements of a tile of D that leave before the next tile is begun: all, where registers hold no two."""
     return 0 if holds_two(plan) else plan.block_M * plan.block_N
+
+
+def stored_narrowly(plan: Plan) -> int:
+    """Elements of a tile of D that leave in rows of 32 bytes: those of D itself in chunks of 16 columns. Of
+    D^T, such a chunk has long rows.
+    """
+    narrow = stages(plan)[1] == 16 and not plan.swapped
+    return plan.block_M * plan.block_N if narrow else 0
 
 
 def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
