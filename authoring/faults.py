@@ -47,7 +47,8 @@ def emulated(fault: Fault) -> tuple[Verdict, Answer, dict[str, str]]:
     """
     step = replace(steps.find(fault.step), emulated=((fault.size, fault.ctas),))
     factory = load_factory_source(faults.source(fault), "broken", steps.function_of(fault.step))
-    artifact = compile_factory(factory, fault.dsl, fault.size, step.problem, step.chip)
+    chip = step.chip.with_sms(fault.sms or step.chip.sms)
+    artifact = compile_factory(factory, fault.dsl, fault.size, step.problem, chip)
     machine = Emulator(seed=0)
     answered = machine.run([Launch(fault.size, artifact, step.problem, fault.ctas)])
     return judge(step, fault.dsl, machine, answered), answered[0][1], artifact.versions

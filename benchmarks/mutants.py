@@ -161,6 +161,16 @@ PTX_EDITS: dict[str, dict[str, tuple[str, str, Edit]]] = {
         "a bound, one more": (BOUND, r"(.*, )(\d+)()", by(1)),
         "a bound, one fewer": (BOUND, r"(.*, )(\d+)()", by(-1)),
     },
+    "registers and proxies": {
+        "setmaxnreg, 8 more": (r"setmaxnreg", NUMBER, by(8)),
+        "setmaxnreg, 8 fewer": (r"setmaxnreg", NUMBER, by(-8)),
+        "a fence of global memory alone": (r"fence\.proxy\.async", r"(fence\.proxy\.async).*", r"\1.global"),
+        "a fence of shared memory alone": (
+            r"fence\.proxy\.async",
+            r"(fence\.proxy\.async)()",
+            r"\1.shared::cta",
+        ),
+    },
     "relaxed forms": {
         "relaxed arrive": (OPERATIONS["arrive"], r"(.*?r\.arrive)(\.shared.*)", r"\1.relaxed.cluster\2"),
         "relaxed wait": (WAIT, r"(.*\.parity)(\.shared.*)", r"\1.relaxed.cluster\2"),
@@ -193,6 +203,7 @@ PYTHON_KINDS = (
 EQUIVALENT = {
     r": (\S*fence\S*|bar\.sync|cluster barrier|\S*wait_group) twice": "the second finds nothing left to do",
     r": only reads awaited": "the kernel's end waits for the writes",
+    r": setmaxnreg, 8 (more|fewer)": "the launch gave as many, and ptxas keeps within them",
     # and places
     r"step(07|11) tilelang .*: bar\.sync moved up": "all threads fence, and the one that stores after it",
     r"task08b tilelang .*: bar\.sync moved up": "the warp that fences its inits also issues the loads",

@@ -22,9 +22,9 @@ class Chip:
     own. ``registers`` are an SM's, ``thread_registers`` the most of a thread. ``swizzles`` is how many of
     ``artifact.SWIZZLES`` its driver takes.
     ``flop_per_clock`` is of one SM, dense fp16, and ``peak_tflops`` of the chip; ``clock`` is what follows
-    from both, in Hz. ``exp2_per_clock`` is how many results of ``ex2`` an SM has per clock. ``tensor_memory``
-    is lanes and columns of 32 bits. ``units`` are the engines that not every chip has. What nobody has said
-    is 0.
+    from both, in Hz. ``watts`` is its power limit. ``exp2_per_clock`` is how many results of ``ex2`` an SM
+    has per clock. ``tensor_memory`` is lanes and columns of 32 bits. ``units`` are the engines that not every
+    chip has. What nobody has said is 0.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Chip:
     swizzles: int = 7
     flop_per_clock: int = 0
     peak_tflops: float = 0.0
+    watts: float = 0.0
     exp2_per_clock: int = 0
     tensor_memory: tuple[int, int] = (0, 0)
     units: tuple[str, ...] = ()
@@ -77,14 +78,14 @@ class Chip:
         return (self.even_ctas, self.sms) if self.even_ctas not in (0, self.sms) else (self.sms,)
 
     def with_sms(self, sms: int) -> Chip:
-        """This chip with another number of SMs, whose peak nobody knows."""
-        return self if sms == self.sms else replace(self, sms=sms, peak_tflops=0.0)
+        """This chip with another number of SMs, whose peak and power limit nobody knows."""
+        return self if sms == self.sms else replace(self, sms=sms, peak_tflops=0.0, watts=0.0)
 
     def __str__(self) -> str:
         return f"{self.name}, {self.sms} SMs, {self.arch}"
 
 
-def _hopper(name: str, sms: int, peak_tflops: float = 0.0) -> Chip:
+def _hopper(name: str, sms: int, peak_tflops: float = 0.0, watts: float = 0.0) -> Chip:
     return Chip(
         name,
         "Hopper",
@@ -94,30 +95,40 @@ def _hopper(name: str, sms: int, peak_tflops: float = 0.0) -> Chip:
         swizzles=4,  # up to 128B; observed on H200, driver 580
         flop_per_clock=4096,  # by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s of 132 SMs at 1,830 MHz
         peak_tflops=peak_tflops,
+        watts=watts,
         # CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions, compute capability 9.0
         exp2_per_clock=16,
         units=("wgmma",),
     )
 
 
+def _blackwell(name: str, **published: Any) -> Chip:
+    return Chip(
+        name,
+        "Blackwell",
+        "sm_100a",
+        (10, 0),
+        148,
+        tensor_memory=(128, 512),  # PTX ISA, tcgen05, Tensor Memory
+        units=("tcgen05", "tmem", "clc"),
+        **published,
+    )
+
+
 # SMs: NVIDIA H100 white paper (SXM5 and PCIe); the H200 and the GH200 have the SXM5's. Peaks: NVIDIA's data
-# sheets, which print the double of it, for sparse matrices.
+# sheets, which print the double of it, for sparse matrices. Power limits: data sheets of the SXM5 boards.
 CHIPS = {
     chip.name: chip
     for chip in (
-        _hopper("NVIDIA H200", 132, 989.5),
-        _hopper("NVIDIA H100 80GB HBM3", 132, 989.5),  # H100 SXM
+        _hopper("NVIDIA H200", 132, 989.5, 700.0),
+        _hopper("NVIDIA H100 80GB HBM3", 132, 989.5, 700.0),  # H100 SXM
         _hopper("NVIDIA H100 PCIe", 114, 756.5),
         _hopper("NVIDIA GH200 480GB", 132, 989.5),
-        Chip(
-            "sm_100a",  # any chip of it, as large as a B200: nothing of the course has run on one by us
-            "Blackwell",
-            "sm_100a",
-            (10, 0),
-            148,
-            tensor_memory=(128, 512),  # PTX ISA, tcgen05, Tensor Memory
-            units=("tcgen05", "tmem", "clc"),
-        ),
+        # any chip of it, as large as a B200: nothing of the course has run on one by us
+        _blackwell("sm_100a"),
+        # HGX B200 at 1,000 W, dense fp16: as glennklockwood.com/garden/processors/B200 lists it. Twice
+        # Hopper's FLOP per clock: CUTLASS documentation, Blackwell SM100 GEMMs, kind::f16
+        _blackwell("NVIDIA B200", flop_per_clock=8192, peak_tflops=2250.0, watts=1000.0),
     )
 }
 HOME = CHIPS["NVIDIA H200"]  # the course's: of a machine without a GPU, and of what was recorded
@@ -133,6 +144,20 @@ def of_device(device: Mapping[str, Any]) -> Chip:
     return chip(device["name"], tuple(device["capability"]), device["sms"])
 
 
+def refusal(needed: Chip, device: Mapping[str, Any]) -> str:
+    """Why this GPU cannot run what was compiled for ``needed``, in a sentence; empty if it can. ``device`` as
+    ``of_device`` takes it. Code for sm_90a and sm_100a runs on that compute capability alone (PTX ISA,
+    .target).
+    """
+    if tuple(device["capability"]) == needed.capability:
+        return ""
+    number = ".".join(map(str, device["capability"]))
+    return (
+        f"the kernel is compiled for a {needed.family} ({needed.arch}), and the GPU here, {device['name']}, "
+        f"has compute capability {number}"
+    )
+
+
 def chip(name: str, capability: tuple[int, ...], sms: int) -> Chip:
     """The chip of this name, compute capability and number of SMs. Raises ValueError as ``of_device``, and
     for a name that is no text or a number of SMs below 1.
@@ -145,5 +170,5 @@ def chip(name: str, capability: tuple[int, ...], sms: int) -> Chip:
         if not rows:
             text = ".".join(map(str, capability))
             raise ValueError(f"the course knows no chip of compute capability {text}")
-        row = replace(rows[0], name=name, peak_tflops=0.0)
+        row = replace(rows[0], name=name, peak_tflops=0.0, watts=0.0)
     return row.with_sms(sms)

@@ -45,9 +45,9 @@ def test_the_clock_at_its_peak_is_that_of_the_white_paper():
 def test_an_unknown_device_has_the_limits_of_its_capability_and_its_own_sms():
     chip = chips.of_device(device("NVIDIA H20", sms=78))
     assert (chip.name, chip.sms, chip.peak_tflops) == ("NVIDIA H20", 78, 0)
-    assert replace(chip, name="", sms=0) == replace(HOME, name="", sms=0, peak_tflops=0.0)
+    assert replace(chip, name="", sms=0) == replace(HOME, name="", sms=0, peak_tflops=0.0, watts=0.0)
     part = chips.of_device(device("NVIDIA H200", sms=60))  # a slice of one
-    assert (part.sms, part.peak_tflops) == (60, 0)
+    assert (part.sms, part.peak_tflops, part.watts) == (60, 0, 0)
     assert chips.of_device(device("NVIDIA B200", (10, 0), 148)).arch == "sm_100a"
 
 

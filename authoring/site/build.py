@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from authoring import sync
 from authoring.site import pages
-from course_utils.recordings import measured, progress
+from course_utils.recordings import progress
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -52,7 +52,6 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str 
     notebooks.mkdir(parents=True)
     for name in ("images", "any_kernel"):
         shutil.copytree(sync.NOTEBOOKS / name, notebooks / name)
-    shutil.copy(measured.FOLDER / "ladder.png", source)
     with ThreadPoolExecutor(jobs) as pool:
         ran = dict(zip(run, pool.map(lambda path: executed(path, out / "executed"), run), strict=True))
     for path in paths:
@@ -68,6 +67,7 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str 
         (source / "docs" / path.name).write_text(text)
     shutil.copy(HERE / "index.md", source)
     (source / "moving.html").write_text(pages.moving(ran))
+    (source / "ladder.html").write_text(pages.ladder())
     return _sphinx(source, out / "html")
 
 

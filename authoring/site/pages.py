@@ -13,6 +13,7 @@ from nbformat import NotebookNode
 from authoring import sync
 from course_utils.compile.faults import kernels
 from course_utils.grading import steps
+from course_utils.recordings import measured
 
 WRONG = "wrong"  # of a cell's metadata.course: the planted fault whose verdict it shows
 SEARCH = """<p class="filter"><label for="symptom">Search this page</label>
@@ -152,6 +153,16 @@ def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
     source = f"<details class='attempt'>{summary}{_on_the_site(verdict)}</details>"
     # a line break would end the block of HTML
     return nbformat.v4.new_markdown_cell(source.replace("\n", "&#10;"))
+
+
+def ladder() -> str:
+    """The recorded ladder as HTML, light or dark as the page is; a phone scrolls it sideways."""
+    from course_utils.figures.ladder import ladder as drawn
+
+    words = "The ladder: TFLOP/s of each step in both languages beside cuBLAS, recorded on an H200."
+    picture = re.sub(r'alt="[^"]*"', f'alt="{words}"', drawn(measured.ladder())._repr_html_(), count=1)
+    scrolls = 'style="overflow-x:auto" tabindex="0" role="region" aria-label="The ladder"'
+    return f'<div {scrolls}><div style="min-width:40rem">{picture}</div></div>\n'
 
 
 def moving(ran: Mapping[Path, NotebookNode]) -> str:

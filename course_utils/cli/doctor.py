@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from rich.console import Console
 
 from course_utils import chips
-from course_utils.chips import HOME
+from course_utils.chips import BLACKWELL, HOME
 from course_utils.classroom import sandbox
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
@@ -128,6 +128,8 @@ def _nvrtc() -> tuple[str, bool, str]:
 
 def _gpu() -> tuple[str, bool, str]:
     device, reason = backends.find_gpu()
+    if device is None and (other := _blackwell()):
+        return "gpu", True, other
     if device is None:
         home = HOME.name.removeprefix("NVIDIA ")
         return (
@@ -146,6 +148,18 @@ def _gpu() -> tuple[str, bool, str]:
         not busy,
         f"{chips.of_device(device)}, driver {device['driver']}, CUDA {device['cuda_driver']}: persistent "
         f"kernels have {device['sms']} CTAs here{busy}",
+    )
+
+
+def _blackwell() -> str:
+    """What a Blackwell here is good for; empty where there is none."""
+    device, _ = backends.find_any_gpu()
+    if device is None or tuple(device["capability"]) != BLACKWELL.capability:
+        return ""
+    return (
+        f"{chips.of_device(device)}, driver {device['driver']}, CUDA {device['cuda_driver']}: a check runs "
+        "every kernel in the emulator here, because we have run no kernel on this chip. `course bundle "
+        "out.pyz --step blackwell` makes an archive that runs steps b01 to b10 on it (docs/bundle.md)"
     )
 
 

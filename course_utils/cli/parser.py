@@ -184,7 +184,8 @@ def parser() -> argparse.ArgumentParser:
         "--step",
         action="append",
         metavar="N",
-        help="a step, 1 to 11, a task or a case, or tasks for all; repeat for several (default: all steps)",
+        help="a step, 1 to 11 or b01 to b10, a task or a case, tasks for all of them, blackwell for b01 to "
+        "b10; repeat for several (default: steps 1 to 11)",
     )
     add("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     add("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")

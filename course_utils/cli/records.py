@@ -71,7 +71,8 @@ def _sizes(kernel: dict) -> set[tuple[int, ...]]:
 
 def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]:
     """The solutions of these steps, tasks and cases, or of all steps, as ``bundle.write`` takes them. "tasks"
-    are all tasks. What asks for no speed is not timed, a step's kernel is.
+    are all tasks, "blackwell" all steps of that track. What asks for no speed is not timed, a step's kernel
+    is.
 
     Raises ValueError where one has no kernel, or none in these languages.
     """
@@ -99,7 +100,8 @@ def _timed(row: Step | CopyCase) -> bool:
 
 def _names(named: list[str] | None) -> list[str]:
     """The ids of these steps, tasks and cases, or of all steps. Raises ValueError where one is none."""
-    given = [one for name in named or steps.STEPS for one in (steps.TASKS if name == "tasks" else (name,))]
+    several = {"tasks": tuple(steps.TASKS), "blackwell": tuple(steps.BLACKWELL_STEPS)}
+    given = [one for name in named or steps.STEPS for one in several.get(name, (name,))]
     return [steps.kernel_row(f"step{int(one):02d}" if one.isdigit() else one).id for one in given]
 
 

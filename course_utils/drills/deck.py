@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from course_utils.drills import (
+    accumulators,
     barriers,
     budget,
     epilogue,
@@ -14,6 +15,7 @@ from course_utils.drills import (
     maps,
     memory,
     order,
+    pairs,
     paths,
     plans,
     ring,
@@ -106,6 +108,22 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
     "b05": (
         tensor_memory.freed_by, tensor_memory.commits_of, ring.stage_and_parity, barriers.first_waits,
     ),
+    "b06": (
+        accumulators.columns_over_tiles, ring.across_tiles, accumulators.phase_of_done,
+        accumulators.from_the_scheduler,
+    ),
+    "b07": (
+        accumulators.arrivals_of_tiles, accumulators.ring_columns, accumulators.columns_of_tile,
+        accumulators.parity_of_tile, accumulators.blocks_on,
+    ),
+    "b08": (
+        accumulators.furthest_load, accumulators.queued, accumulators.stages_beside_D,
+        accumulators.barriers_of,
+    ),
+    "b09": (
+        pairs.holder, pairs.expected, pairs.commit_mask, pairs.arrivals, order.told(order.OF_A_PAIR),
+    ),
+    "b10": (pairs.columns_in_use, pairs.row_of_warp, pairs.furthest_load, pairs.stages_of_pair),
     "a1": (
         softmax.row_of_lane, softmax.running_total, softmax.masked_weight, softmax.registers_of_thread,
         softmax.stages_of_both, softmax.released,

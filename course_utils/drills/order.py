@@ -47,6 +47,19 @@ OUT_OF_TMEM = (
     ),
     "Wait, read, write, fence, meet; one stores and waits.",
 )
+OF_A_PAIR = (
+    "One K tile of a pair of CTAs, in a stage that is free.",
+    (
+        ("CTA 0 expects the bytes of both, and both load", "nothing lands before its load is issued."),
+        ("the last bytes of CTA 1 land", "full of CTA 0 needs the bytes of both CTAs."),
+        ("full of CTA 0 completes its phase", "only a completed phase lets the MMA warp go on."),
+        ("one thread of CTA 0 issues the MMAs", "a commit covers what its thread has issued before."),
+        ("it commits, to both CTAs", "the commit arrives once the MMAs have read both CTAs."),
+        ("empty of both CTAs completes its phase", "a load warp waits on its own CTA's empty."),
+        ("CTA 1 loads over this stage", ""),
+    ),
+    "Both load, CTA 0 waits and multiplies, its commit frees the stage in both.",
+)
 ROUND = (
     "One round of a loop over K, tiles copied by threads.",
     (

@@ -533,7 +533,7 @@ EXERCISES = (
     *(f"{name}-plan" for name in PLAN_CASES),
     *(f"{name}-{dsl}" for name in ATTENTION for dsl in DSL_NAMES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
-    *(f"{name}-{dsl}" for name in ("b01", "b02", "b03", "b04", "b05") for dsl in DSL_NAMES),
+    *(f"{name}-{dsl}" for name in BLACKWELL_STEPS for dsl in DSL_NAMES),
 )
 
 # and what stands in no notebook yet: what a class may hand in

@@ -37,8 +37,8 @@ page_receipts: dict[tuple[str, str], dict[str, str]] = {}  # of a page's own che
 
 
 def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
-    """Grade ``gemm(M, N, K)`` as a step's kernel, or what else a task asks for, show the verdict, keep it in
-    progress.json, and return the points.
+    """Grade ``gemm(M, N, K)`` as a step's kernel, or the function that a task asks for. Show the verdict,
+    keep it in progress.json, and return the points.
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
@@ -72,10 +72,10 @@ def check_pair(case: str, broken: object, dsl: str = "tilelang") -> float:
 
 
 def check_paths(case: str, predict: Callable) -> float:
-    """Grade ``predict(shape, tile, dtype, consumer, asked)``, the path of a tile, by recorded cases and some
-    that are compiled now.
+    """Grade ``predict(shape, tile, dtype, consumer, asked)``, the path of a tile, against recorded cases and
+    some that are compiled now.
 
-    Shown, kept and returned as by ``check``.
+    The verdict is shown, kept and returned as by ``check``.
     """
     return _graded(case, "paths", lambda _: predictor.check_paths(case, predict))
 

@@ -96,8 +96,8 @@ def lines_of(factory: Callable, dsl: str, words: Sequence[str], after: str = "")
 
 
 def epilogues(*names: str) -> None:
-    """Show what became of the epilogue of steps, in both DSLs: shared memory, how sums reach it, and which
-    waits for stores there are. Raises nothing.
+    """Show the compiled epilogue of steps, in both DSLs: shared memory, how the accumulator reaches it, and
+    which waits for stores there are. Raises nothing.
     """
     with at_work("compiling", "These epilogues cannot be shown") as place:
         rows = []

@@ -1,4 +1,4 @@
-"""One kernel looked into: its receipt, its timeline, the paths of its copies, its instructions."""
+"""One kernel in detail: its receipt, its timeline, the paths of its copies, its instructions."""
 
 from __future__ import annotations
 
@@ -63,10 +63,17 @@ def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
 
 
 def timeline(
-    step: str, gemm: object, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
+    step: str,
+    gemm: object,
+    dsl: str = "tilelang",
+    size: tuple[int, int, int] | None = None,
+    seed: int = 0,
+    sms: int | None = None,
 ) -> None:
-    """Emulate one launch of ``gemm`` and show it step by step: who works, who waits for whom, what each
-    mbarrier and each stage holds. Raises nothing.
+    """Emulate one launch of ``gemm`` and show it step by step: which warp works, which waits for which, what
+    each mbarrier and each stage holds. Raises nothing.
+
+    ``sms``: on a chip of so many SMs, on which few CTAs have many tiles.
     """
     step = steps.named(step)
     doing, failed = f"compiling {step} ({dsl})", "The timeline cannot be drawn"
@@ -80,7 +87,8 @@ def timeline(
 
         kind = steps.kernel_row(step).problem
         at = size or steps.trace_size(step)
-        artifact = factory.compile_factory(gemm, dsl, at, kind, chip=steps.chip_of(step))
+        chip = steps.chip_of(step)
+        artifact = factory.compile_factory(gemm, dsl, at, kind, chip=chip.with_sms(sms or chip.sms))
         place.status(f"emulating {step} ({dsl}) at {by(at)}")
         emulation, tried = emulated(
             artifact, torch.Generator().manual_seed(seed), seed, kind=kind, record=True

@@ -1,5 +1,5 @@
-"""What a cell shows: words and tables, as HTML where it can be shown and else as text, in a place of the
-cell's output that says meanwhile what is being done.
+"""What a cell shows: words and tables, as HTML if the front end can show it, otherwise as text. Until the
+answer is there, its place in the output says what is being done.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Place:
         self.update(paragraph(f"{doing} ..."))
 
     def update(self, so_far: object) -> None:
-        """Show what there is so far, where it can be replaced."""
+        """Show what there is so far, if the front end can replace it later."""
         if self._replaces:
             self._handle.update(so_far)
 
     def finish(self, answer: object) -> None:
-        """Show what came of it: the first answer in this place, others below."""
+        """Show the answer: the first one in this place, others below."""
         if self._handle is None:  # no notebook around us, or the place is taken
             display(answer)
         else:
@@ -52,7 +52,7 @@ class Place:
 
 @contextlib.contextmanager
 def at_work(doing: str, failed: str, not_compiled: str = "") -> Iterator[Place]:
-    """A place that says what is being done; where it fails or is stopped, why, in words. Raises nothing.
+    """A place that says what is being done, and in words why it failed or was stopped. Raises nothing.
 
     ``failed`` begins the sentence of a failure, ``not_compiled`` that of a kernel that does not compile.
     """
@@ -79,7 +79,7 @@ def paragraph(text: str) -> Shown:
 
 
 def folded(title: str, text: str) -> str:
-    """HTML that shows text as it is, once somebody opens it."""
+    """HTML that folds a text away below its title, and shows it as it is."""
     return f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"
 
 

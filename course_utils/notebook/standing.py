@@ -66,7 +66,7 @@ def strip(here: str) -> None:
 
 def machine(findings: Callable[[], list[tuple[str, bool, str]]]) -> None:
     """Show what this machine can do: rows of (what, fine or not, in words), as ``course doctor`` finds them.
-    A sandbox is for whoever grades a class, and left out.
+    Sandboxes are left out: only teachers need one.
 
     Raises nothing.
     """

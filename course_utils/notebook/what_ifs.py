@@ -28,11 +28,11 @@ FAILED = "This experiment failed"
 
 
 def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
-    """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises
+    """Run a kernel with one planted fault in the emulator, and compare the outcome with your guess. Raises
     nothing.
 
-    ``name`` is a wrong kernel of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet
-    and somebody sits at the notebook, each has a button. Nothing is graded.
+    ``name`` is a wrong kernel of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Without a
+    guess, an interactive notebook shows a button for each outcome. Nothing is graded.
     """
     with at_work(f"looking for {name}", FAILED) as place:
         faults = {d: kernels(d, "") for d in DSLS}

@@ -17,7 +17,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from course_utils import chips
 from course_utils.artifact import Artifact
+from course_utils.chips import HOME
 from course_utils.grading import copy, gemm, hints, steps
 from course_utils.grading.steps import CopyCase, Step
 from course_utils.grading.verdict import Verdict
@@ -41,8 +43,9 @@ def write(
     """Write a bundle. A kernel is a dict of ``name``, ``step``, ``dsl``, ``factory``, and ``timed``: whether
     to time it.
 
-    ``compile_kernel(factory, dsl, size)`` makes an Artifact. With ``own_key`` the archive carries a key that
-    is derived from it for these kernels, and signs what it finds. Raises CompileError and OSError.
+    ``compile_kernel(factory, dsl, size, problem, chip)`` makes an Artifact. With ``own_key`` the archive
+    carries a key that is derived from it for these kernels, and signs what it finds. Raises CompileError and
+    OSError.
     """
     manifest, found = [], hashlib.sha256()
     with contextlib.ExitStack() as undo, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -53,7 +56,9 @@ def write(
             row = steps.kernel_row(kernel["step"])
             versions = {}
             for size in sizes(row, kernel["timed"]):
-                artifact = compile_kernel(kernel["factory"], kernel["dsl"], size, row.problem)
+                artifact = compile_kernel(
+                    kernel["factory"], kernel["dsl"], size, row.problem, steps.chip_of(kernel["step"])
+                )
                 versions = artifact.versions
                 blob = artifact.to_bytes()
                 found.update(f"{_entry(kernel, size)} {len(blob)}\n".encode() + blob)
@@ -72,8 +77,16 @@ def write(
 
 def sizes(row: Step | CopyCase, timed: bool) -> list[tuple[int, ...]]:
     """The sizes that a bundle carries of a kernel."""
-    more = row.timed_sizes if timed and isinstance(row, Step) else ()
+    more = timed_sizes(row) if timed and isinstance(row, Step) else ()
     return list(dict.fromkeys([*steps.sizes_of(row), *more]))
+
+
+def timed_sizes(row: Step) -> tuple[tuple[int, ...], ...]:
+    """The sizes that an archive times a kernel at. A check times no Blackwell step, because nobody here has
+    the chip; a machine that has one times it at the sizes of the Hopper step of its number.
+    """
+    twin = steps.STEPS.get(f"step{row.id[1:]}") if row.chip != HOME else None
+    return twin.timed_sizes if twin else row.timed_sizes
 
 
 def carry(archive: zipfile.ZipFile) -> None:
@@ -103,16 +116,20 @@ def run(
     provenance; ``keep`` gets them after each kernel too, as far as they are.
 
     ``quick`` leaves the sustained runs out, and ``seconds`` those that would begin later than that: the
-    largest size and the last step come first. Raises RuntimeError where there is no Hopper GPU.
+    largest size and the last step come first. Kernels for another chip than this GPU's are not run, and their
+    entries say why. Raises RuntimeError where there is no GPU, and where it can run none of the kernels.
     """
     begin = time.monotonic()
-    device, reason = backends.find_gpu()
+    device, reason = backends.find_any_gpu()
     if device is None:
         raise RuntimeError(reason)
     gpu = Gpu(time_limit)
     entries: list[dict] = []
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
+        refused = {k["step"]: chips.refusal(steps.chip_of(k["step"]), device) for k in manifest}
+        if all(refused.values()):
+            raise RuntimeError("; ".join(dict.fromkeys(refused.values())))
         where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
 
         def kept() -> dict:
@@ -126,7 +143,8 @@ def run(
             artifacts = _artifacts(archive, kernel)
             answered = gpu.run(Launch(size, artifacts[size], row.problem) for size in steps.sizes_of(row))
             if isinstance(row, Step):
-                timed = [(artifacts[size], "burst") for size in row.timed_sizes if kernel["timed"]]
+                sizes_timed = timed_sizes(row) if kernel["timed"] and not refused[kernel["step"]] else ()
+                timed = [(artifacts[size], "burst") for size in sizes_timed]
                 verdict = gemm.judge(row, kernel["dsl"], gpu, answered, timed)
             else:
                 verdict = copy.judge(row, kernel["dsl"], gpu, answered, "")
@@ -159,7 +177,7 @@ def _hot(manifest: list[dict], entries: list[dict]) -> list[tuple[dict, dict, tu
         (kernel, done, size)
         for kernel, done in zip(manifest, entries, strict=True)
         if done["timings"]
-        for size in steps.find(kernel["step"]).timed_sizes
+        for size in timed_sizes(steps.find(kernel["step"]))
         if size in SUSTAINED_SIZES
     ]
     return sorted(found, key=lambda one: (one[2], one[0]["step"]), reverse=True)
@@ -180,14 +198,18 @@ def count(
     """Read the hardware counters of every kernel of a bundle that is timed, at the sizes that it is timed at.
 
     Returns the recording with its provenance; ``raw`` and ``keep`` as ``counters.measure`` has them. Raises
-    RuntimeError where there is no Hopper GPU, and NcuError where counters cannot be read.
+    RuntimeError where there is no Hopper GPU or no kernel for one, because ``counters`` knows Hopper's tensor
+    pipe alone, and NcuError where counters cannot be read.
     """
     device, reason = backends.find_gpu()
     if device is None:
         raise RuntimeError(reason)
     kernels = []
     with zipfile.ZipFile(path) as archive:
-        manifest = [kernel for kernel in json.loads(archive.read("manifest.json")) if kernel["timed"]]
+        timed = [kernel for kernel in json.loads(archive.read("manifest.json")) if kernel["timed"]]
+        manifest = [kernel for kernel in timed if steps.chip_of(kernel["step"]) == HOME]
+        if timed and not manifest:
+            raise RuntimeError(f"counters are read of kernels for a {HOME.family}, and this archive has none")
         for kernel in manifest:
             artifacts, sizes = _artifacts(archive, kernel), steps.find(kernel["step"]).timed_sizes
             named = (kernel["name"], kernel["step"], kernel["dsl"])
@@ -244,7 +266,8 @@ def summary(entry: dict, mode: str = "burst") -> str:
         for t in entry["timings"]
         if t["mode"] == mode
     )
-    words = f"{mode} TFLOP/s (of cuBLAS): {runs}" if runs else entry["diagnosis"].split("\n")[0][:160]
+    said = results["detail"].removeprefix("not run: ") if results["passed"] is None else entry["diagnosis"]
+    words = f"{mode} TFLOP/s (of cuBLAS): {runs}" if runs else said.split("\n")[0][:160]
     return f"{entry['name']:38} {state:8} {words}"
 
 
@@ -254,7 +277,8 @@ def main(argv: list[str] | None = None) -> int:
     import argparse
 
     parser = argparse.ArgumentParser(
-        description="Check and time the kernels of this archive on this machine's Hopper GPU."
+        description="Check and time the kernels of this archive on this machine's GPU: a Hopper, or for the "
+        "Blackwell track a B200."
     )
     parser.add_argument(
         "--out", default="results.json", help="where to write the results (default: results.json)"

@@ -301,6 +301,18 @@ def _driver() -> bool:
 
 def find_gpu(worker: Worker | None = None) -> tuple[dict | None, str]:
     """The Hopper GPU here, or None and the reason there is none to use. ``worker`` as ``Gpu`` takes it."""
+    device, reason = find_any_gpu(worker)
+    if device is None:
+        return None, reason
+    found, needed = tuple(device["capability"]), chips.HOME.capability
+    if found != needed:
+        found_here = f"{device['name']} has compute capability {found[0]}.{found[1]}"
+        return None, f"{found_here}; the course's kernels need {needed[0]}.{needed[1]} (H100, H200)"
+    return device, ""
+
+
+def find_any_gpu(worker: Worker | None = None) -> tuple[dict | None, str]:
+    """The GPU here, of any kind, or None and the reason there is none. ``worker`` as ``Gpu`` takes it."""
     if not _driver():
         return None, "there is no NVIDIA driver here"
     try:
@@ -309,8 +321,4 @@ def find_gpu(worker: Worker | None = None) -> tuple[dict | None, str]:
         return None, "the GPU did not answer within two minutes"
     except (WorkerDied, OSError) as error:
         return None, f"no CUDA GPU could be opened: {error}"
-    found, needed = tuple(device["capability"]), chips.HOME.capability
-    if found != needed:
-        found_here = f"{device['name']} has compute capability {found[0]}.{found[1]}"
-        return None, f"{found_here}; the course's kernels need {needed[0]}.{needed[1]} (H100, H200)"
     return device, ""

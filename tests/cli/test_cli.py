@@ -418,6 +418,12 @@ def test_bundle_of_cases(course, monkeypatch):
     ]
 
 
+def test_bundle_of_the_blackwell_track(course, monkeypatch):
+    monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
+    assert course("bundle", "out.pyz", "--step", "blackwell", "--dsl", "cute")[0] == PASSED
+    assert [one["step"] for one in manifest("out.pyz")] == list(steps.BLACKWELL_STEPS)
+
+
 def test_unknown_step_exits_2_and_names_the_steps(course):
     code, out, err = course("check", "step12", "--json")
     assert (code, out) == (USAGE, "")

@@ -9,6 +9,7 @@ import pytest
 from course_utils import cli
 from course_utils.classroom import sandbox
 from course_utils.cli import doctor
+from course_utils.run import backends
 
 VERSIONS = {"torch": "2.8.0+cu128", "numpy": "2.0.2", "tilelang": "0.1.14"}
 
@@ -74,6 +75,33 @@ def test_a_machine_without_a_sandbox_is_told_how_to_get_one(monkeypatch, tmp_pat
     assert [(name, fine) for name, fine, _ in rows] == [("sandbox", False)] * 2
     assert "there is no bwrap on the PATH; `apt install bubblewrap`" in rows[0][2]
     assert "there is no podman on the PATH; `apt install podman`" in rows[1][2]
+
+
+@pytest.mark.parametrize(
+    "name, capability, fine, words",
+    [
+        (
+            "NVIDIA B200",
+            [10, 0],
+            True,
+            "NVIDIA B200, 148 SMs, sm_100a, driver 580.00, CUDA 13.0: a check runs every",
+        ),
+        (
+            "NVIDIA RTX 5090",
+            [12, 0],
+            False,
+            "NVIDIA RTX 5090 has compute capability 12.0; the course's kernels",
+        ),
+    ],
+)
+def test_a_gpu_that_is_no_hopper_is_named_with_what_it_is_good_for(
+    name, capability, fine, words, monkeypatch
+):
+    device = {"name": name, "capability": capability, "sms": 148, "driver": "580.00", "cuda_driver": "13.0"}
+    monkeypatch.setattr(backends, "find_any_gpu", lambda worker=None: (device, ""))
+    kind, is_fine, said = doctor._gpu()
+    assert (kind, is_fine) == ("gpu", fine) and said.startswith(words)
+    assert ("course bundle out.pyz --step blackwell" in said) == fine
 
 
 def test_cute_dsl_that_does_not_load_is_said(monkeypatch, tmp_path):

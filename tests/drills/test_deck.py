@@ -12,7 +12,7 @@ from course_utils.drills import deck, picture
 from course_utils.drills.question import AnswerError
 
 NOTEBOOKS = ["01", "01b", *(f"{n:02d}" for n in range(2, 12)), "11b", *(f"t{n}" for n in range(1, 7))]
-NOTEBOOKS += [f"b{n:02d}" for n in range(1, 6)]
+NOTEBOOKS += [f"b{n:02d}" for n in range(1, 11)]
 NOTEBOOKS += ["a1", "a2"]
 PUZZLES = "01b"  # a notebook of puzzles, without an exercise
 DRILLS = [(name, number) for name in deck.DECK for number in range(1, len(deck.DECK[name]) + 1)]

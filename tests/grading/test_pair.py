@@ -123,7 +123,7 @@ def test_it_needs_few_lines_and_one_cta():
             "f = lambda: 0\n\n\ndef control(r, c):\n    f()\n\n\ndef broken(r, c):\n    pass\n",
             "write a lambda into",
         ),
-        ("def control(:\n", "this pair is no Python"),
+        ("def control(:\n", "this pair is not Python"),
     ],
 )
 def test_a_source_that_is_no_pair_is_told(source, says):

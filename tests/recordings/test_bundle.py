@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor
+from course_utils.chips import BLACKWELL, HOME
 from course_utils.compile.errors import CompileError
 from course_utils.grading import steps
 from course_utils.recordings import bundle, measured, signing
 from course_utils.recordings.model import MeasuredError
 from course_utils.run import backends, client
+from course_utils.run.gpu import worker as gpu_worker
 
 PACKAGE = Path(bundle.__file__).parents[1]
 KERNEL = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
@@ -52,7 +54,7 @@ ret;
 """
 
 
-def artifact(_factory, dsl, size, kind="gemm"):
+def artifact(_factory, dsl, size, kind="gemm", chip=HOME):
     """Stands in for a compiler: launches nothing, but is whole and of this size."""
     M, N, K = size
     tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
@@ -69,6 +71,7 @@ def artifact(_factory, dsl, size, kind="gemm"):
         tensors=tensors,
         resources=Resources(90, 0, 0, 0, 0),
         versions={"tilelang": "0.1.15"},
+        chip=chip,
     )
 
 
@@ -97,7 +100,7 @@ def archive(tmp_path):
 @pytest.fixture
 def gpu(monkeypatch):
     worker = FakeWorker()
-    monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
+    monkeypatch.setattr(backends, "find_any_gpu", lambda worker=None: (DEVICE, ""))
     monkeypatch.setattr(client, "worker", lambda _: worker)
     return worker
 
@@ -434,3 +437,113 @@ def test_without_a_gpu_it_says_so_in_one_line(archive):
     (line,) = done.stderr.splitlines()
     assert line.startswith("cannot run: ") and ("NVIDIA driver" in line or "GPU" in line)
     assert not (archive.parent / "elsewhere" / "results.json").exists()
+
+
+# -- a chip of another kind
+
+
+B200 = {**DEVICE, "name": "NVIDIA B200", "capability": [10, 0], "sms": 148}
+OF_BLACKWELL = {"name": "b05 tilelang", "step": "b05", "dsl": "tilelang", "timed": True, "factory": None}
+REFUSED = {
+    9: "the kernel is compiled for a Blackwell (sm_100a), and the GPU here, NVIDIA H200, has compute "
+    "capability 9.0",
+    10: "the kernel is compiled for a Hopper (sm_90a), and the GPU here, NVIDIA B200, has compute "
+    "capability 10.0",
+}
+
+
+class Picky(FakeWorker):
+    """Runs what the worker of this GPU would run."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+
+    def request(self, op, artifact, limit, **fields):
+        def right(one, **more):
+            return FakeWorker.request(self, op, one, limit, **more)
+
+        return gpu_worker.on_its_chip(right, self.device)(artifact, **fields)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Sets the GPU of this machine, and returns its worker."""
+
+    def of(device):
+        worker = Picky(device)
+        monkeypatch.setattr(backends, "find_any_gpu", lambda _=None: (device, ""))
+        monkeypatch.setattr(client, "worker", lambda _: worker)
+        return worker
+
+    return of
+
+
+@pytest.fixture
+def both(tmp_path):
+    bundle.write(tmp_path / "both.pyz", [KERNEL, OF_BLACKWELL], artifact)
+    return tmp_path / "both.pyz"
+
+
+def test_a_kernel_is_compiled_for_the_chip_of_its_step(both):
+    assert {one.chip for one in sizes_in(both, "step01 tilelang").values()} == {HOME}
+    found = sizes_in(both, "b05 tilelang")
+    assert {one.chip for one in found.values()} == {BLACKWELL}
+    row = steps.find("b05")
+    assert set(found) == {*row.check_sizes, *steps.TIMED_SIZES} and row.timed_sizes == ()
+
+
+@pytest.mark.parametrize("name", steps.BLACKWELL_STEPS)
+def test_a_blackwell_step_is_timed_at_sizes_that_its_tiles_divide(name):
+    timed = bundle.timed_sizes(steps.find(name))
+    assert timed == steps.STEPS[f"step{name[1:]}"].timed_sizes
+    rows = {"b09": 256, "b10": 512}.get(name, 128)
+    assert all(M % rows == 0 and N % 128 == 0 and K % 64 == 0 for M, N, K in timed)
+    assert all(N % 256 == 0 for _, N, _ in timed) or name not in ("b09", "b10")
+
+
+@pytest.mark.parametrize("device, runs", [(DEVICE, 0), (B200, 1)], ids=["H200", "B200"])
+def test_kernels_for_another_chip_are_not_run_and_say_why(device, runs, both, here):
+    worker, said = here(device), []
+    entries = bundle.run(both, 5.0, say=said.append)["entries"]
+    right, refused = entries[runs], entries[1 - runs]
+    assert right["timings"] and not refused["timings"]
+    results = next(part for part in refused["checks"] if part["name"] == "results")
+    assert results["passed"] is None
+    assert results["detail"] == f"not run: {REFUSED[device['capability'][0]]}"
+    [line] = [line for line in said if line.startswith(refused["name"])]
+    assert "not run" in line and REFUSED[device["capability"][0]] in line
+    assert {size for _, size in worker.asked} <= {tuple(size) for size in sizes_in(both, right["name"])}
+
+
+@pytest.mark.parametrize("device, kernel", [(DEVICE, OF_BLACKWELL), (B200, KERNEL)], ids=["H200", "B200"])
+def test_an_archive_of_which_nothing_runs_here_ends_with_one_sentence(
+    device, kernel, here, tmp_path, monkeypatch, capsys
+):
+    worker = here(device)
+    bundle.write(tmp_path / "out.pyz", [kernel], artifact)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "out.pyz")])
+    assert bundle.main(["--out", str(tmp_path / "results.json")]) == 2
+    assert capsys.readouterr().err == f"cannot run: {REFUSED[device['capability'][0]]}\n"
+    assert worker.asked == [] and not (tmp_path / "results.json").exists()
+
+
+def test_results_of_a_blackwell_are_imported(here, tmp_path, monkeypatch):
+    here(B200)
+    monkeypatch.setattr(measured, "FOLDER", tmp_path / "measured")
+    bundle.write(tmp_path / "out.pyz", [OF_BLACKWELL], artifact)
+    (tmp_path / "results.json").write_text(json.dumps(bundle.run(tmp_path / "out.pyz", 5.0, say=str)))
+    measured.record(tmp_path / "results.json", "blackwell", unsigned=True)
+    recorded = measured.load("blackwell")
+    assert (recorded["provenance"]["gpu"], recorded["provenance"]["sms"]) == ("NVIDIA B200", 148)
+    [entry] = recorded["entries"]
+    assert {(one["mode"], *one["size"]) for one in entry["timings"]} == {
+        ("burst", *size) for size in steps.TIMED_SIZES
+    } | {("sustained", *size) for size in bundle.SUSTAINED_SIZES}
+
+
+def test_counters_are_of_hopper_kernels_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
+    bundle.write(tmp_path / "out.pyz", [OF_BLACKWELL], artifact)
+    with pytest.raises(RuntimeError, match="kernels for a Hopper, and this archive has none"):
+        bundle.count(tmp_path / "out.pyz")

@@ -161,7 +161,7 @@ def archive(tmp_path, monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: (device, ""))
     kernel = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
 
-    def compiled(_factory, _dsl, size, _kind):
+    def compiled(_factory, _dsl, size, _kind, _chip):
         return resized(*size)
 
     bundle.write(tmp_path / "out.pyz", [kernel], compiled, own_key=signing.key(tmp_path / "key"))

@@ -5,12 +5,21 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import IO
+from typing import IO, Any
 
+from course_utils import chips
 from course_utils.artifact import Artifact
 from course_utils.run import protocol
 
 RUNS = 2  # each on fresh inputs: a kernel that is right once and wrong once is wrong
+
+
+def _named() -> dict:
+    """What ``chips.refusal`` asks of GPU 0."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    return {"name": properties.name, "capability": [properties.major, properties.minor]}
 
 
 def device() -> dict:
@@ -22,9 +31,8 @@ def device() -> dict:
     _, supported = driver.cuDriverGetVersion()
     free, total = torch.cuda.mem_get_info(0)
     return {
-        "name": properties.name,
+        **_named(),
         "uuid": str(properties.uuid),
-        "capability": [properties.major, properties.minor],
         "sms": properties.multi_processor_count,
         "l2_bytes": properties.L2_cache_size,
         "memory_bytes": total,
@@ -100,7 +108,22 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         "graded": graded.graded,
     }
     work = {"run": run} | {name: _timed(mode) for name, mode in modes.items()}
+    here = _named()
+    work = {name: on_its_chip(one, here) for name, one in work.items()}
     protocol.serve(requests, answers, work, device, fault)
+
+
+def on_its_chip(op: Callable[..., dict], device: dict) -> Callable[..., dict]:
+    """The operation for Artifacts of this GPU's compute capability; others get an answer that says why they
+    never reached it.
+    """
+
+    def asked(artifact: Artifact, **fields: Any) -> dict:
+        if reason := chips.refusal(artifact.chip, device):
+            return {"error": "not_run", "detail": f"not run: {reason}"}
+        return op(artifact, **fields)
+
+    return asked
 
 
 def _timed(mode: Callable[..., dict]) -> Callable[..., dict]:

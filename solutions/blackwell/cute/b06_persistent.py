@@ -80,18 +80,24 @@ def gemm(M, N, K, sm_count=148):
         store = cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128)
         to_shared = cute.make_tiled_copy_D(store, to_regs)
         my_out = to_shared.get_slice(thread)
+        ### BEGIN SOLUTION: the order of tiles, a layout: row after row within panels of columns
         # panels of up to 4 columns, row after row within a panel: A and B stay in L2
         shape = (tiles_M, (panel, tiles_N // panel))
         order = cute.make_layout(shape, stride=(panel, (1, panel * tiles_M)))
+        ### END SOLUTION
         # stage and phase of the next load, and of the next MMA
         load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
         use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+        ### BEGIN SOLUTION: the phase of done: it outlives a tile
         phase = cutlass.Int32(0)  # of done: one for each tile
+        ### END SOLUTION
 
         for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
             m, n = order.get_flat_coord(tile)
             if warp_idx == 0:
+                ### BEGIN SOLUTION: this tile's sum starts afresh
                 mma.set(tcgen05.Field.ACCUMULATE, False)
+                ### END SOLUTION
                 # step i loads tile i, and multiplies the one loaded num_stages - 1 steps ago
                 for i in cutlass.range(k_tiles + num_stages - 1, unroll=1):
                     if i < k_tiles:
@@ -111,6 +117,7 @@ def gemm(M, N, K, sm_count=148):
                         use.advance()
                 with cute.arch.elect_one():
                     tcgen05.commit(done)
+            ### BEGIN SOLUTION: wait for acc; store D once the last store has read
             cute.arch.mbarrier_wait(done, phase)
             phase = phase ^ 1
 
@@ -128,9 +135,12 @@ def gemm(M, N, K, sm_count=148):
             if warp_idx == 0:
                 cute.copy(store_D, D_src, D_dst[None, m, n])
                 cute.arch.cp_async_bulk_commit_group()
+            ### END SOLUTION
+        ### BEGIN SOLUTION: free the columns, once; wait for the last store
         if warp_idx == 0:
             cute.arch.dealloc_tmem(address, columns)
             cute.arch.cp_async_bulk_wait_group(0)
+        ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

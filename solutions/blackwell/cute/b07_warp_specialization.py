@@ -48,6 +48,7 @@ def gemm(M, N, K, sm_count=148):
             barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
         )
+        ### BEGIN SOLUTION: a pipeline of accumulators: who arrives, and how often
         # full: a commit; empty: the epilogue's threads have read the accumulator
         accs = pipeline.PipelineUmmaAsync.create(
             num_stages=num_accs,
@@ -56,6 +57,7 @@ def gemm(M, N, K, sm_count=148):
             barrier_storage=acc_barriers,
             cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
         )
+        ### END SOLUTION
 
         # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
@@ -98,11 +100,13 @@ def gemm(M, N, K, sm_count=148):
             read = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_accs)
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
                 m, n = order.get_flat_coord(tile)
+                ### BEGIN SOLUTION: wait for an accumulator, read it into regs, release it
                 accs.consumer_wait(read)
                 cute.copy(to_regs, my_acc[None, None, None, read.index], regs)
                 cute.arch.fence_view_async_tmem_load()  # tcgen05.wait::ld
                 accs.consumer_release(read)  # a later tile may overwrite it
                 read.advance()
+                ### END SOLUTION
                 # the previous tile's store has read D_shared
                 if warp_idx == 0:
                     cute.arch.cp_async_bulk_wait_group(0, read=True)
@@ -122,16 +126,19 @@ def gemm(M, N, K, sm_count=148):
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
                 m, n = order.get_flat_coord(tile)
                 for k in cutlass.range(k_tiles, unroll=1):
+                    ### BEGIN SOLUTION: load K tile k into an empty stage
                     pipe.producer_acquire(load)  # the MMAs that read this stage are done
                     s, full = load.index, pipe.producer_get_barrier(load)
                     # cute.copy elects its own thread: the whole warp has to come here
                     cute.copy(load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full)
                     cute.copy(load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full)
                     load.advance()
+                    ### END SOLUTION
         else:  # issues MMAs, of which it waits for none
             use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             make = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_accs)
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
+                ### BEGIN SOLUTION: an empty accumulator; every K tile; two kinds of commits
                 accs.producer_acquire(make)  # the epilogue has read this accumulator
                 acc_tile = acc[None, None, None, make.index]
                 mma.set(tcgen05.Field.ACCUMULATE, False)
@@ -145,6 +152,7 @@ def gemm(M, N, K, sm_count=148):
                     use.advance()
                 accs.producer_commit(make)  # another commit: of the whole tile
                 make.advance()
+                ### END SOLUTION
 
         cute.arch.sync_threads()  # every role is done with tensor memory
         if warp_idx == 0:

@@ -118,23 +118,30 @@ def gemm(M, N, K, sm_count=148):
             if warp_idx == 0:
                 cute.arch.cp_async_bulk_wait_group(0)
         elif warp_idx == 4:  # loads
+            ### BEGIN SOLUTION: the state of the load warp
             load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
+            ### END SOLUTION
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
                 m, n = order.get_flat_coord(tile)
                 for k in cutlass.range(k_tiles, unroll=1):
+                    ### BEGIN SOLUTION: load K tile k into an empty stage
                     pipe.producer_acquire(load)  # the MMAs that read this stage are done
                     s, full = load.index, pipe.producer_get_barrier(load)
                     # cute.copy elects its own thread: the whole warp has to come here
                     cute.copy(load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full)
                     cute.copy(load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full)
                     load.advance()
+                    ### END SOLUTION
         else:  # issues MMAs, of which it waits for none
+            ### BEGIN SOLUTION: the states of the MMA warp
             use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             make = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_accs)
+            ### END SOLUTION
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
                 accs.producer_acquire(make)  # the epilogue has read this accumulator
                 acc_tile = acc[None, None, None, make.index]
                 mma.set(tcgen05.Field.ACCUMULATE, False)
+                ### BEGIN SOLUTION: issue what has landed; wait for none of it
                 for k in cutlass.range(k_tiles, unroll=1):
                     pipe.consumer_wait(use)
                     for k_block in cutlass.range_constexpr(block_K // 16):
@@ -143,6 +150,7 @@ def gemm(M, N, K, sm_count=148):
                         mma.set(tcgen05.Field.ACCUMULATE, True)
                     pipe.consumer_release(use)  # a commit: empty, once these MMAs are done
                     use.advance()
+                ### END SOLUTION
                 accs.producer_commit(make)  # another commit: of the whole tile
                 make.advance()
 

@@ -34,8 +34,10 @@ def gemm(M, N, K, sm_count=148):
     rows, tiles_N = M // pair_M, N // block_N
     tiles, pairs = rows * tiles_N, sm_count // pair
     panel = max(width for width in range(1, 9) if rows % width == 0)
+    ### BEGIN SOLUTION: pair_bytes: what full of CTA 0 expects in one stage
     # of A and of B in one stage, of both CTAs: each loads half of B's tile
     pair_bytes = (pair_M + block_N) * block_K * 2
+    ### END SOLUTION
 
     @cute.kernel
     def kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma):
@@ -50,6 +52,7 @@ def gemm(M, N, K, sm_count=148):
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
+        ### BEGIN SOLUTION: pipe and accs: both pipelines; then the pair's tensor memory
         # CTA 0 multiplies: its full has the bytes of both CTAs; a commit frees a stage of both
         pipe = pipeline.PipelineTmaUmma.create(
             num_stages=num_stages,
@@ -71,8 +74,11 @@ def gemm(M, N, K, sm_count=148):
             cute.arch.alloc_tmem(columns, where, is_two_cta=True)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
         cute.arch.sync_threads()  # the address is there
+        ### END SOLUTION
 
+        ### BEGIN SOLUTION: my_mma: this CTA's slice of the pair's MMA
         my_mma = mma.get_slice(rank)  # this CTA's rows of A and D, and rows of B
+        ### END SOLUTION
         # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
         A_tiles = my_mma.partition_A(cute.local_tile(A, (pair_M, block_K), (None, None)))
         B_tiles = my_mma.partition_B(cute.local_tile(B, (block_N, block_K), (None, None)))
@@ -111,7 +117,9 @@ def gemm(M, N, K, sm_count=148):
             read = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_accs)
             for tile in cutlass.range(cta // pair, tiles, pairs, unroll=1):
                 row, n = order.get_flat_coord(tile)
+                ### BEGIN SOLUTION: m: which 128 rows of D this CTA stores
                 m = row * pair + rank
+                ### END SOLUTION
                 accs.consumer_wait(read)
                 for c in cutlass.range_constexpr(block_N // epi_N):
                     cute.copy(to_regs, my_acc[None, None, None, 0, c, read.index], regs)
@@ -138,17 +146,22 @@ def gemm(M, N, K, sm_count=148):
             for tile in cutlass.range(cta // pair, tiles, pairs, unroll=1):
                 row, n = order.get_flat_coord(tile)
                 for k in cutlass.range(k_tiles, unroll=1):
+                    ### BEGIN SOLUTION: load this CTA's part of K tile k
                     # CTA 0 expects the bytes of both, which arrive on its full
                     pipe.producer_acquire(load)
                     s, full = load.index, pipe.producer_get_barrier(load)
                     cute.copy(load_A, A_src[None, row, k], A_dst[None, s], tma_bar_ptr=full)
                     cute.copy(load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full)
                     load.advance()
+                    ### END SOLUTION
+            ### BEGIN SOLUTION: stay until every commit has arrived here
             pipe.producer_tail(load)  # stay until every commit has arrived here
+            ### END SOLUTION
         elif rank == 0:  # warp 5 of CTA 0 issues the MMAs of the pair
             use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             make = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_accs)
             for tile in cutlass.range(cta // pair, tiles, pairs, unroll=1):
+                ### BEGIN SOLUTION: multiply the pair's tile; two kinds of commit
                 accs.producer_acquire(make)  # both epilogues have read this accumulator
                 acc_tile = acc[None, None, None, make.index]
                 mma.set(tcgen05.Field.ACCUMULATE, False)
@@ -162,12 +175,15 @@ def gemm(M, N, K, sm_count=148):
                     use.advance()
                 accs.producer_commit(make)  # another commit, multicast: of the whole tile
                 make.advance()
+                ### END SOLUTION
 
+        ### BEGIN SOLUTION: leave together, and free tensor memory
         # neither CTA leaves, or frees tensor memory, while the other may still use it
         cute.arch.cluster_arrive()
         cute.arch.cluster_wait()
         if warp_idx == 0:
             cute.arch.dealloc_tmem(address, columns, is_two_cta=True)
+        ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

@@ -33,8 +33,10 @@ def gemm(M, N, K, sm_count=148):
     rows, tiles_N = M // (consumers * pair_M), N // block_N
     tiles, pairs = rows * tiles_N, sm_count // pair
     panel = max(width for width in range(1, 9) if rows % width == 0)
+    ### BEGIN SOLUTION: pair_bytes: what full of CTA 0 expects in one stage
     # of A and of B in one stage, of both CTAs: each loads half of B's tile
     pair_bytes = (consumers * pair_M + block_N) * block_K * 2
+    ### END SOLUTION
 
     @cute.kernel
     def kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma):
@@ -49,6 +51,7 @@ def gemm(M, N, K, sm_count=148):
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
+        ### BEGIN SOLUTION: pipe: a ring for both MMA warps; accs: one for each
         # CTA 0 multiplies: its full has the bytes of both CTAs; two commits free a stage
         pipe = pipeline.PipelineTmaUmma.create(
             num_stages=num_stages,
@@ -69,6 +72,7 @@ def gemm(M, N, K, sm_count=148):
             )
             for w in range(consumers)
         ]
+        ### END SOLUTION
         if warp_idx == 0:  # a whole warp of each CTA allocates: the pair does it together
             cute.arch.alloc_tmem(columns, where, is_two_cta=True)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
@@ -114,7 +118,9 @@ def gemm(M, N, K, sm_count=148):
                 read = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 1)
                 for tile in cutlass.range(cta // pair, tiles, pairs, unroll=1):
                     row, n = order.get_flat_coord(tile)
+                    ### BEGIN SOLUTION: m: which 128 rows of D this is
                     m = (row * consumers + w) * pair + rank
+                    ### END SOLUTION
                     accs[w].consumer_wait(read)
                     for c in cutlass.range_constexpr(block_N // epi_N):
                         cute.copy(to_regs, my_acc[None, None, None, 0, c, w], regs)
@@ -141,6 +147,7 @@ def gemm(M, N, K, sm_count=148):
             for tile in cutlass.range(cta // pair, tiles, pairs, unroll=1):
                 row, n = order.get_flat_coord(tile)
                 for k in cutlass.range(k_tiles, unroll=1):
+                    ### BEGIN SOLUTION: load this CTA's part of K tile k
                     # CTA 0 expects the bytes of both, which arrive on its full
                     pipe.producer_acquire(load)
                     s, full = load.index, pipe.producer_get_barrier(load)
@@ -149,6 +156,7 @@ def gemm(M, N, K, sm_count=148):
                         cute.copy(load_A, A_part, A_slot, tma_bar_ptr=full)
                     cute.copy(load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full)
                     load.advance()
+                    ### END SOLUTION
             pipe.producer_tail(load)  # stay until every commit has arrived here
         for w in cutlass.range_constexpr(consumers):  # warps 9 and 10 of CTA 0 issue the MMAs
             if warp_idx == 9 + w and rank == 0:
@@ -158,6 +166,7 @@ def gemm(M, N, K, sm_count=148):
                 make = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, 1)
                 acc_tile = acc[None, None, None, w]
                 for tile in cutlass.range(cta // pair, tiles, pairs, unroll=1):
+                    ### BEGIN SOLUTION: multiply the rows of MMA warp w; commit
                     accs[w].producer_acquire(make)  # both epilogues have read this accumulator
                     mma.set(tcgen05.Field.ACCUMULATE, False)
                     for k in cutlass.range(k_tiles, unroll=1):
@@ -173,6 +182,7 @@ def gemm(M, N, K, sm_count=148):
                         use.advance()
                     accs[w].producer_commit(make)  # another commit, multicast: of the tile
                     make.advance()
+                    ### END SOLUTION
 
         # neither CTA leaves, or frees tensor memory, while the other may still use it
         cute.arch.cluster_arrive()

@@ -31,11 +31,13 @@ def gemm(M, N, K, sm_count=148):
             regs = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)  # TMA: the bytes of A and B have landed
             done = T.alloc_barrier(1)  # commit: this K tile is multiplied, its stage is free
+            ### BEGIN SOLUTION: a count of K tiles that outlives a tile; the scheduler, started
             it = T.alloc_var(T.int32, init=0)  # K tiles of the tiles before this one
             tiles = T.PersistentTileScheduler(
                 M // block_M, N // block_N, num_workers=sm_count, swizzle_size=4
             )
             tiles.init(cta)
+            ### END SOLUTION
 
             while tiles.valid():
                 m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
@@ -43,7 +45,9 @@ def gemm(M, N, K, sm_count=148):
                 # step i loads tile i and multiplies the one loaded num_stages - 1 steps ago
                 for i in T.serial(k_tiles + num_stages - 1):
                     if i < k_tiles:
+                        ### BEGIN SOLUTION: the stage that this load goes to
                         load = (it + i) % num_stages
+                        ### END SOLUTION
                         ks = slice(i * block_K, (i + 1) * block_K)
                         T.tma_copy(A[ms, ks], A_shared[load, :, :], barrier=full[load])
                         T.tma_copy(B[ns, ks], B_shared[load, :, :], barrier=full[load])
@@ -51,6 +55,7 @@ def gemm(M, N, K, sm_count=148):
                             T.mbarrier_arrive(full[load])  # the one arrival, beside the bytes
                     if i >= num_stages - 1:
                         k = i - (num_stages - 1)
+                        ### BEGIN SOLUTION: multiply K tile k: its stage, two parities
                         stage = (it + k) % num_stages
                         T.mbarrier_wait_parity(full[stage], ((it + k) // num_stages) & 1)
                         operands = A_shared[stage, :, :], B_shared[stage, :, :], acc
@@ -59,6 +64,8 @@ def gemm(M, N, K, sm_count=148):
                         )
                         T.mbarrier_wait_parity(done, (it + k) & 1)
                         T.sync_threads()  # all warps together: nobody misses a phase
+                        ### END SOLUTION
+                ### BEGIN SOLUTION: count on; store D once the last store has read; next tile
                 it = it + k_tiles
 
                 T.tma_store_wait(0)  # the previous tile's store has read D_shared
@@ -69,6 +76,7 @@ def gemm(M, N, K, sm_count=148):
                 T.sync_threads()  # and every warp has read acc: the next tile may overwrite it
                 T.tma_copy(D_shared, D[ms, ns])
                 tiles.next_tile()
+                ### END SOLUTION
             T.tma_store_wait(0)
             T.sync_threads()  # TileLang frees tensor memory next: every warp has read it
 

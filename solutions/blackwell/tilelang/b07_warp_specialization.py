@@ -27,12 +27,16 @@ def gemm(M, N, K, sm_count=148):
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
+            ### BEGIN SOLUTION: a ring of accumulators in tensor memory
             acc = T.alloc_tmem((num_accs, block_M, block_N), T.float32)  # 256 columns
+            ### END SOLUTION
             regs = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)  # one arrival by the load warp, and bytes
             empty = T.alloc_barrier([1] * num_stages)  # commit: a stage's K tile is multiplied
+            ### BEGIN SOLUTION: their barriers: who arrives, and how often
             acc_full = T.alloc_barrier([1] * num_accs)  # commit: an accumulator is complete
             acc_empty = T.alloc_barrier([128] * num_accs)  # the epilogue's threads have read it
+            ### END SOLUTION
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
             t = T.alloc_var(T.int32, init=0)  # tiles of D so far; each role counts its own
             thread = T.get_thread_binding()
@@ -45,10 +49,12 @@ def gemm(M, N, K, sm_count=148):
                 while tiles.valid():
                     m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
                     ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                    ### BEGIN SOLUTION: wait for an accumulator, read it into regs, release it
                     a = t % num_accs
                     T.mbarrier_wait_parity(acc_full[a], (t // num_accs) & 1)
                     T.copy(acc[a, :, :], regs)
                     T.mbarrier_arrive(acc_empty[a])  # a later tile may overwrite it
+                    ### END SOLUTION
                     T.tma_store_wait(0)  # the previous tile's store has read D_shared
                     T.sync_threads(1, 128)  # named barrier 1: the epilogue's threads only
                     T.copy(regs, D_shared)
@@ -62,6 +68,7 @@ def gemm(M, N, K, sm_count=148):
                 while tiles.valid():
                     m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
                     ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                    ### BEGIN SOLUTION: load every K tile into an empty stage
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         # a new barrier has parity 1 behind it: round 0 does not wait
@@ -72,9 +79,11 @@ def gemm(M, N, K, sm_count=148):
                         if T.shuffle_elect(32):
                             T.mbarrier_arrive(full[stage])
                         it = it + 1
+                    ### END SOLUTION
                     tiles.next_tile()
             else:  # warp 5 issues MMAs, of which it waits for none
                 while tiles.valid():
+                    ### BEGIN SOLUTION: an empty accumulator; every K tile; two kinds of commits
                     a = t % num_accs
                     T.mbarrier_wait_parity(acc_empty[a], (t // num_accs) & 1 ^ 1)
                     for k in T.serial(k_tiles):
@@ -86,6 +95,7 @@ def gemm(M, N, K, sm_count=148):
                         )
                         it = it + 1
                     T.tcgen05_mma_arrive(acc_full[a])  # another commit: of the whole tile
+                    ### END SOLUTION
                     t = t + 1
                     tiles.next_tile()
             T.sync_threads()  # TileLang frees tensor memory next: every role is done with it

@@ -62,6 +62,7 @@ def gemm(M, N, K, sm_count=148):
                 while tiles.valid():
                     m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
                     ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                    ### BEGIN SOLUTION: load every K tile into an empty stage
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         # a new barrier has parity 1 behind it: round 0 does not wait
@@ -72,11 +73,13 @@ def gemm(M, N, K, sm_count=148):
                         if T.shuffle_elect(32):
                             T.mbarrier_arrive(full[stage])
                         it = it + 1
+                    ### END SOLUTION
                     tiles.next_tile()
             else:  # warp 5 issues MMAs, of which it waits for none
                 while tiles.valid():
                     a = t % num_accs
                     T.mbarrier_wait_parity(acc_empty[a], (t // num_accs) & 1 ^ 1)
+                    ### BEGIN SOLUTION: issue what has landed, wait for none; commit the tile
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
@@ -86,6 +89,7 @@ def gemm(M, N, K, sm_count=148):
                         )
                         it = it + 1
                     T.tcgen05_mma_arrive(acc_full[a])  # another commit: of the whole tile
+                    ### END SOLUTION
                     t = t + 1
                     tiles.next_tile()
             T.sync_threads()  # TileLang frees tensor memory next: every role is done with it

@@ -34,12 +34,14 @@ def gemm(M, N, K, sm_count=148):
             D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
             acc = T.alloc_tmem((num_accs, block_M, block_N), T.float32)  # all 512 columns
             regs = T.alloc_fragment((block_M, epi_N), T.float32)
+            ### BEGIN SOLUTION: full, empty, acc_full, acc_empty: how many arrivals
             # CTA 0 multiplies: its full has the bytes of both CTAs, and one arrival
             full = T.alloc_cluster_barrier([1] * num_stages)
             # multicast commits arrive in both CTAs: on empty and on acc_full
             empty = T.alloc_cluster_barrier([1] * num_stages)
             acc_full = T.alloc_cluster_barrier([1] * num_accs)
             acc_empty = T.alloc_cluster_barrier([pair * 128] * num_accs)  # both epilogues
+            ### END SOLUTION
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
             t = T.alloc_var(T.int32, init=0)  # tiles of D so far; each role counts its own
             thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
@@ -50,7 +52,9 @@ def gemm(M, N, K, sm_count=148):
 
             if thread < 128:  # epilogue: warps 0 to 3, each reads its own 32 lanes
                 while tiles.valid():
+                    ### BEGIN SOLUTION: m, n: the first row and column of D of this CTA's tile
                     m, n = (tiles.m_idx * pair + rank) * block_M, tiles.n_idx * block_N
+                    ### END SOLUTION
                     a = t % num_accs
                     T.mbarrier_wait_parity(acc_full[a], (t // num_accs) & 1)
                     for c in T.unroll(block_N // epi_N):
@@ -62,12 +66,15 @@ def gemm(M, N, K, sm_count=148):
                         T.sync_threads(1, 128)
                         part = slice(n + c * epi_N, n + (c + 1) * epi_N)
                         T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, part])
+                    ### BEGIN SOLUTION: this accumulator is read
                     T.mbarrier_arrive(acc_empty[a], 0)  # tell CTA 0, which multiplies
+                    ### END SOLUTION
                     t = t + 1
                     tiles.next_tile()
                 T.tma_store_wait(0)
             elif thread < 160:  # warp 4 loads this CTA's half of A and of B
                 while tiles.valid():
+                    ### BEGIN SOLUTION: load this CTA's part; make the arrival
                     m = (tiles.m_idx * pair + rank) * block_M
                     n = tiles.n_idx * block_N + rank * half_N
                     ms, ns = slice(m, m + block_M), slice(n, n + half_N)
@@ -82,12 +89,16 @@ def gemm(M, N, K, sm_count=148):
                         if T.shuffle_elect(32) and rank == 0:
                             T.mbarrier_arrive(full[stage])
                         it = it + 1
+                    ### END SOLUTION
                     tiles.next_tile()
+                ### BEGIN SOLUTION: stay until every commit has arrived here
                 for _ in T.serial(num_stages):  # stay until every commit has arrived here
                     T.mbarrier_wait_parity(empty[it % num_stages], (it // num_stages) & 1 ^ 1)
                     it = it + 1
+                ### END SOLUTION
             elif rank == 0:  # warp 5 of CTA 0 issues the MMAs of the pair
                 while tiles.valid():
+                    ### BEGIN SOLUTION: multiply the pair's tile; two kinds of commit
                     a = t % num_accs
                     T.mbarrier_wait_parity(acc_empty[a], (t // num_accs) & 1 ^ 1)
                     for k in T.serial(k_tiles):
@@ -103,6 +114,7 @@ def gemm(M, N, K, sm_count=148):
                         )
                         it = it + 1
                     T.tcgen05_mma_arrive(acc_full[a], arrive_2cta=True)
+                    ### END SOLUTION
                     t = t + 1
                     tiles.next_tile()
             # TileLang ends a pair with a cluster barrier, and frees tensor memory after it

@@ -33,12 +33,14 @@ def gemm(M, N, K, sm_count=148):
             B_shared = T.alloc_shared((num_stages, half_N, block_K), T.float16)
             D_shared = T.alloc_shared((consumers, block_M, epi_N), T.float16)
             acc = T.alloc_tmem((consumers, block_M, block_N), T.float32)  # all 512 columns
+            ### BEGIN SOLUTION: full, empty, acc_full, acc_empty: how many arrivals
             # CTA 0 multiplies: its full has the bytes of both CTAs, and one arrival
             full = T.alloc_cluster_barrier([1] * num_stages)
             # both MMA warps read a stage: their commits free it, in both CTAs
             empty = T.alloc_cluster_barrier([consumers] * num_stages)
             acc_full = T.alloc_cluster_barrier([1] * consumers)  # commit: sums are complete
             acc_empty = T.alloc_cluster_barrier([pair * 128] * consumers)  # both epilogues
+            ### END SOLUTION
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
             t = T.alloc_var(T.int32, init=0)  # tiles of D so far; each role counts its own
             thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
@@ -52,9 +54,11 @@ def gemm(M, N, K, sm_count=148):
                     if 128 * w <= thread < 128 * (w + 1):  # epilogue of consumer w: a warpgroup
                         regs = T.alloc_fragment((block_M, epi_N), T.float32)
                         while tiles.valid():
+                            ### BEGIN SOLUTION: m, n: where in D; wait for the sums
                             m = tiles.m_idx * rows + (w * pair + rank) * block_M
                             n = tiles.n_idx * block_N
                             T.mbarrier_wait_parity(acc_full[w], t & 1)
+                            ### END SOLUTION
                             for c in T.unroll(block_N // epi_N):
                                 T.copy(acc[w, :, c * epi_N : (c + 1) * epi_N], regs)
                                 T.tma_store_wait(0)  # the store before has read D_shared
@@ -64,12 +68,15 @@ def gemm(M, N, K, sm_count=148):
                                 T.sync_threads(1 + w, 128)
                                 part = slice(n + c * epi_N, n + (c + 1) * epi_N)
                                 T.tma_copy(D_shared[w, :, :], D[m : m + block_M, part])
+                            ### BEGIN SOLUTION: this accumulator is read
                             T.mbarrier_arrive(acc_empty[w], 0)  # tell CTA 0, which multiplies
+                            ### END SOLUTION
                             t = t + 1
                             tiles.next_tile()
                         T.tma_store_wait(0)
             elif thread < 288:  # warp 8 loads this CTA's rows of A and half of B
                 while tiles.valid():
+                    ### BEGIN SOLUTION: load this CTA's part: A for both MMA warps, B
                     m = tiles.m_idx * rows + rank * block_M
                     n = tiles.n_idx * block_N + rank * half_N
                     ns = slice(n, n + half_N)
@@ -87,6 +94,7 @@ def gemm(M, N, K, sm_count=148):
                         if T.shuffle_elect(32) and rank == 0:
                             T.mbarrier_arrive(full[stage])
                         it = it + 1
+                    ### END SOLUTION
                     tiles.next_tile()
                 for _ in T.serial(num_stages):  # stay until every commit has arrived here
                     T.mbarrier_wait_parity(empty[it % num_stages], (it // num_stages) & 1 ^ 1)
@@ -95,6 +103,7 @@ def gemm(M, N, K, sm_count=148):
                 for w in (0, 1):  # warps 9 and 10 of CTA 0 issue the MMAs of the pair
                     if 288 + 32 * w <= thread < 320 + 32 * w:
                         while tiles.valid():
+                            ### BEGIN SOLUTION: multiply the rows of MMA warp w; commit
                             T.mbarrier_wait_parity(acc_empty[w], t & 1 ^ 1)
                             for k in T.serial(k_tiles):
                                 stage = it % num_stages
@@ -110,6 +119,7 @@ def gemm(M, N, K, sm_count=148):
                                 )
                                 it = it + 1
                             T.tcgen05_mma_arrive(acc_full[w], arrive_2cta=True)
+                            ### END SOLUTION
                             t = t + 1
                             tiles.next_tile()
             # TileLang ends a pair with a cluster barrier, and frees tensor memory after it

@@ -544,6 +544,20 @@ def multiplied(after, before=WG_FENCE, fill=FILL + FENCE + BAR):
     return kernel(init() + fill + DESCRIPTORS + before + MULTIPLY + after)
 
 
+def test_clusters_that_take_turns_have_accumulators_of_their_own():
+    """Each of two CTAs waits for the other while its wgmma may still run."""
+    turn = (
+        "ld.param.u64 %rd1, [k_param_0];\nmov.u32 %r40, %ctaid.x;\nxor.b32 %r41, %r40, 1;\nmov.u32 %r42, 1;\n"
+        "mul.wide.u32 %rd2, %r40, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmul.wide.u32 %rd2, %r41, 4;\n"
+        "add.s64 %rd4, %rd1, %rd2;\nsetp.ne.u32 %p4, %r0, 0;\n@%p4 bra TOLD;\n"
+        "st.release.gpu.global.u32 [%rd3], %r42;\nPOLL:\nld.acquire.gpu.global.u32 %r43, [%rd4];\n"
+        "setp.eq.u32 %p5, %r43, 0;\n@%p5 bra POLL;\nTOLD:\n"
+    )
+    body = READY + WG_FENCE + MULTIPLY + COMMIT + turn + BAR + WG_WAIT + USE
+    both = kernel(body, tensors=[("F", (2,), "int32")], pointers=["F"], grid=(2, 1, 1))
+    assert kinds(both, range(4)) == {}
+
+
 def test_accumulators_belong_to_wgmma_until_the_wait():
     assert kinds(multiplied(COMMIT + WG_WAIT + USE)) == {}
     assert set(kinds(multiplied(COMMIT + USE + WG_WAIT))) == {"accumulator-before-wait"}

@@ -269,10 +269,25 @@ def _read_elsewhere(tiles: Tiles) -> Told | None:
 
 
 def _other_turn(tiles: Tiles) -> Told | None:
-    """The stages are waited for in another order than they are filled."""
-    for array in dict.fromkeys(names.array_of(barrier) for barrier, _, _ in tiles.fills):
-        fills = [fill for fill in tiles.fills if names.array_of(fill[0]) == array]
-        takers = _takers(tiles.cta, array)
+    """The stages are waited for in another order than they are filled. Rings of different tensors have no
+    order among each other, whatever array their barriers lie in.
+    """
+    brings: dict[MBarrier, set[str]] = {}
+    for (name, _), barriers in tiles.loaded.items():
+        for barrier in barriers:
+            brings.setdefault(barrier, set()).add(name)
+
+    def ring_of(barrier: MBarrier) -> tuple[str, frozenset[str]]:
+        return names.array_of(barrier), frozenset(brings[barrier])
+
+    for array, tensors in dict.fromkeys(ring_of(barrier) for barrier, _, _ in tiles.fills):
+        fills = [fill for fill in tiles.fills if ring_of(fill[0]) == (array, tensors)]
+        # a wait for what nobody has loaded is any ring's
+        takers = {
+            warp: mine
+            for warp, takes in _takers(tiles.cta, array).items()
+            if (mine := [take for take in takes if brings.get(take[0], tensors) == tensors])
+        }
         if not takers:
             continue
         takes = next(iter(takers.values()))

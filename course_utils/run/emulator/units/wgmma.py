@@ -349,10 +349,12 @@ class Issued:
 
 
 class Accumulators:
-    """Of one cluster after another: accumulators by the CTA's rank, warpgroup, registers, N and kind."""
+    """Of one cluster after another: accumulators by the CTA's rank, warpgroup, registers, N and kind; each
+    with the CTA that has it. Clusters that take turns have their own.
+    """
 
     def __init__(self, machine: Machine) -> None:
-        self.used: dict[tuple, Accumulator] = {}
+        self.used: dict[tuple, tuple[CTA, Accumulator]] = {}
 
 
 class Warpgroups:
@@ -388,11 +390,13 @@ class Warpgroup:
         """
         key = self.cta.rank, self.number, registers, N, kind
         used = self.cta.machine.unit(Accumulators).used
-        if key in used:
-            used[key].reset()
+        if key in used and used[key][0].exited:
+            accumulator = used[key][1]
+            accumulator.reset()
         else:
-            used[key] = Accumulator(registers, N, kind)
-        return used[key]
+            accumulator = Accumulator(registers, N, kind)
+        used[key] = self.cta, accumulator
+        return accumulator
 
     def run(self, count: int) -> None:
         """Run the first ``count`` operations: products of one accumulator are summed in one matrix
