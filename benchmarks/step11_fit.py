@@ -8,10 +8,10 @@ takes what it multiplies, or what L2 takes to bring it, whichever is longer; byt
 by one. Points above ``MOST`` FLOP are left out: there the power limit lowers the clock.
 
 The second (``powered``, which ``choose`` goes by) has energy in it: bytes of L2 and of DRAM take time of
-their own. It is fitted to points of all sizes. What it is worth is said by shapes that it was not fitted to:
-each is held out once. Counters of other kernels say what a byte takes in another way: one launch at the power
-limit is divided into FLOPs, bytes and cycles. With ``--write`` the constants in ``course_utils.plans`` become
-the fitted ones.
+their own. It is fitted to points of all sizes; ``L2_SPEED`` and ``THIN`` were found by trying, and stay.
+What it is worth is said by shapes that it was not fitted to: each is held out once. Counters of other kernels
+say what a byte takes in another way: one launch at the power limit is divided into FLOPs, bytes and cycles.
+With ``--write`` the constants in ``course_utils.plans`` become the fitted ones.
 """
 
 from __future__ import annotations
@@ -30,8 +30,18 @@ from course_utils.plans import Plan
 from course_utils.recordings import measured
 
 SPEEDS = range(50, 100)  # of L2, bytes a cycle
-FITTED = 5  # the last run of step11.json that is fitted to: later ones say what the models are worth
-FACTORS = "L2_BYTE", "SPLIT_BYTE", "DRAM_BYTE", "STORED", "LONG_FLOP"  # of the second model
+# the last runs of step11.json that the two are fitted to: later ones say what the models are worth
+FITTED, ALL_FITTED = 5, 7
+BYTES = "L2_BYTE", "SPLIT_BYTE", "SECTOR_BYTE"  # by how rows begin
+FACTORS = (
+    *BYTES,
+    "DRAM_BYTE",
+    "STORED",
+    "NARROW",
+    "LONG_FLOP",
+    "LONG_CLUSTER",
+    "BETWEEN",
+)  # of the second model
 
 
 class Point(NamedTuple):
@@ -61,21 +71,17 @@ def read(path: Path = plans.RECORDED) -> list[Point]:
     return found
 
 
-def read_all(last: int = FITTED) -> list[Point]:
-    """Every recorded point of a tile that the plans have, of all sizes and of `course tune` too, of runs up
-    to the ``last``: those that the second model is fitted to.
+def read_all(last: int = ALL_FITTED) -> list[Point]:
+    """Every recorded point of a tile that the plans have, of all sizes, of `course tune` and of ragged shapes
+    too, of step11.json's runs up to the ``last``: those that the second model is fitted to.
     """
     tiles = {plan[:3] for plan in plans.plans()}
     found = []
-    for name in ("step11", "tuned"):
+    for name in ("step11", "tuned", "tuned_ragged"):
         for entry in measured.load(name)["entries"]:
             plan = plans.plan_of(entry)
-            if (
-                entry.get("run", 1) <= last
-                and plan
-                and plan[:3] in tiles
-                and plan.num_ctas in HOME.persistent_grids
-            ):
+            new = name != "step11" or entry.get("run", 1) <= last
+            if new and plan and plan[:3] in tiles and plan.num_ctas in HOME.persistent_grids:
                 found.append(_point(tuple(entry["size"]), plan, entry))
     return found
 
@@ -86,17 +92,17 @@ def _point(size: tuple[int, int, int], plan: Plan, entry: dict) -> Point:
 
 
 def powered_terms(point: Point) -> list[float]:
-    """What the second model's factors multiply: launches, cycles, bytes of L2 on whole lines and on split
-    ones, bytes of DRAM, elements of D that leave between two tiles, FLOPs above ``MOST``.
+    """What the second model's factors multiply: launches, cycles, bytes of L2 by how rows begin, bytes of
+    DRAM, elements of D that leave between two tiles, FLOPs above ``MOST``, and of clusters, turns.
     """
     size, plan = point.size, point.plan
-    M, N, K = size
-    loaded, fetched = plans.traffic(M, N, K, plan)
-    _, cycles, waves, _ = terms(size, plan, plans.L2)
-    split = K % plans.BLOCK_K > 0
-    of_bytes = [loaded * (not split), loaded * split, fetched]
-    between = waves * plans.stored_between(plan)
-    return [1, cycles, *of_bytes, between, max(0.0, 2.0 * M * N * K - plans.MOST)]
+    loaded, fetched = plans.traffic(*size, plan)
+    of_bytes = [loaded * (kind == plans.alignment(size[2])) for kind in range(len(BYTES))]
+    waves = plans.waves(*size[:2], plan)
+    long = max(0.0, 2.0 * np.prod(size, dtype=float) - plans.MOST)
+    stored = [waves * some(plan) for some in (plans.stored_between, plans.stored_narrowly)]
+    cycles = plans.busy_cycles(*size, plan)
+    return [1, cycles, *of_bytes, fetched, *stored, long, long * (plan.cluster - 1), waves - 1]
 
 
 def fit_powered(points: list[Point]) -> dict[str, float]:
@@ -154,8 +160,7 @@ def _rms(errors: np.ndarray) -> float:
 def terms(size: tuple[int, int, int], plan: Plan, l2: float) -> list[float]:
     """What the factors multiply: launches, cycles of K tiles, waves, and lines."""
     M, N, K = size
-    clusters = -(-M // (plan.block_M * plan.cluster)) * -(-N // plan.block_N)
-    waves = -(-clusters // (plan.num_ctas // plan.cluster))
+    waves = plans.waves(M, N, plan)
     k_tiles = waves * -(-K // plans.BLOCK_K)
     lines = (plan.block_M + plan.block_N / plan.cluster) * (plans.LINES if K % plans.BLOCK_K else 1)
     multiply = 2 * plan.block_M * plan.block_N * plans.BLOCK_K / plans.FLOP_PER_CLOCK

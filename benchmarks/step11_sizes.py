@@ -10,25 +10,21 @@ import random
 import time
 from itertools import product
 
-from course_utils.plans import Plan, choose
+from course_utils.plans import choose, waves
 
 SECONDS, SHOWN = 60, 5
-DEPTHS = 520, 776, 1032, 1480, 1544, 2056, 3080  # ragged, as TMA sees them
-WAVES = {256: 2.02, 192: 1.02}  # more than so many, so that the first cluster has one more tile
-
-
-def waves(size: tuple[int, int, int], plan: Plan) -> float:
-    """Waves of clusters, the last one as a share."""
-    tiles = -(-size[0] // (plan.block_M * plan.cluster)) * -(-size[1] // plan.block_N)
-    return tiles / (plan.num_ctas // plan.cluster)
+DEPTHS = 264, 520, 776, 1032, 1480, 1544, 2056, 3080  # ragged, as TMA sees them
+WAVES = {128: 4, 256: 3, 192: 2}  # tiles of the busiest cluster, at least
 
 
 def is_safe(size: tuple[int, int, int], high: int) -> bool:
-    """Does every size that a grading may draw from this one have tiles of this height, and enough waves?"""
-    for more in product((0, 16, 48), (0, 16, 48), (0, 48)):
+    """Does every size that a grading may draw from this one have tiles of this height, and enough waves, in
+    both DSLs?
+    """
+    for dsl, *more in product(("tilelang", "cute"), (0, 16, 48), (0, 16, 48), (0, 48)):
         M, N, K = (side + some for side, some in zip(size, more, strict=True))
-        plan = choose(M, N, K)
-        if plan.block_M != high or waves((M, N, K), plan) <= WAVES[high]:
+        plan = choose(M, N, K, dsl=dsl)
+        if plan.block_M != high or waves(M, N, plan) < WAVES[high]:
             return False
     return True
 
@@ -40,13 +36,12 @@ def main() -> None:
         size = 16 * rng.randrange(75, 575) + 8, 16 * rng.randrange(50, 350) + 8, rng.choice(DEPTHS)
         plan = choose(*size)
         if plan.block_M in found and is_safe(size, plan.block_M):
-            found[plan.block_M].append(
-                (waves(size, plan) * plan.block_M * plan.block_N * size[2], size, plan)
-            )
+            work = waves(*size[:2], plan) * plan.block_M * plan.block_N * size[2]
+            found[plan.block_M].append((work, size, plan))
     for high, sizes in found.items():
         print(f"{high} rows: {len(sizes)} sizes")
         for _, size, plan in sorted(sizes)[:SHOWN]:
-            print(f"  {size}  {tuple(plan)}  {waves(size, plan):.2f} waves")
+            print(f"  {size}  {tuple(plan)}  {waves(*size[:2], plan)} waves")
 
 
 if __name__ == "__main__":

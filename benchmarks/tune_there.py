@@ -1,18 +1,20 @@
 """Plans of step 11 on a GPU machine that has no DSL: compiled here, and timed there beside cuBLAS.
 
-    python benchmarks/tune_there.py compile build/tune cute --before COMMIT    # and tilelang
-    python benchmarks/tune_there.py pack build/tune --before COMMIT            # writes build/tune.pyz
+    python benchmarks/tune_there.py compile build/tune cute                    # and tilelang
+    python benchmarks/tune_there.py pack build/tune                            # writes build/tune.pyz
     python3 tune.pyz --out tuned.json --seconds 330                            # there
     python benchmarks/tune_there.py record tuned.json                          # here
     python benchmarks/step11_fit.py --write
 
-Each command goes on where it was stopped.
+Each command continues where it was stopped.
 
 The machine needs torch and cuda-bindings. The shapes are the 24 of ``peers`` and 32 ragged ones that a seed
-draws. Each has the plan that the model chooses, the one that the chooser of COMMIT took, and the quickest of
-other tiles by the model. In each round every plan and cuBLAS run once, on the same fresh inputs, in a new
-order; a share of cuBLAS is the median over rounds. Results are written after each shape. A plan that hangs
-or crashes costs its process, and says so in its entry.
+draws, which no model may be fitted to. Each has the plan that the model chooses, and in CuTe DSL the quickest
+of another tile by the model. With ``--points FILE`` a JSON list of DSL, size and plan is compiled and packed
+instead: to learn what a new plan takes. In each round every plan and cuBLAS run once, on the same fresh
+inputs, in a new order; a share of cuBLAS is the median over rounds. Results are written after each shape. A
+plan that hangs or crashes costs its process, and says so in its entry. Last, one kernel and cuBLAS run on
+inputs of several distributions.
 """
 
 from __future__ import annotations
@@ -28,20 +30,23 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SEED, DRAWN = 11, 32
+SPREADS = "normal", "uniform", "integers", "zeros"  # inputs of a kernel and of cuBLAS
+SPREAD_AT = (4096, 4096, 4096), (8192, 8192, 8192)
+SPREAD_ROUNDS, BUSY_SECONDS = 24, 0.4
+SEED, DRAWN = 34, 32
 SIDES = (1000, 9000), (1000, 9000), (512, 6000)  # of the ragged shapes' M, N and K, least and most
-PLANS = {"cute": 5, "tilelang": 2}  # at each shape
+PLANS = {"cute": 2, "tilelang": 1}  # at each shape
 ROUNDS, ALLOCATIONS = 36, 3
 REST_SECONDS = 0.01  # after each launch: a burst's pair of them rests 0.02
 PATIENCE = 25  # seconds of one shape's allocation, after which a launch hangs
 
 Size = tuple[int, int, int]
+Wanted = tuple[str, Size, Any]  # DSL, size and plan of a kernel
 
 
 # -- here
@@ -63,82 +68,72 @@ def shapes() -> list[Size]:
     return [*ragged, *drawn(), *recorded[len(ragged) :]]
 
 
-def chosen_by(commit: str) -> Callable[..., tuple]:
-    """``choose`` of course_utils/plans.py as it was at a commit."""
-    text = subprocess.run(
-        ["git", "-C", str(ROOT), "show", f"{commit}:course_utils/plans.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    names: dict[str, Any] = {"__name__": "plans_before", "__file__": str(ROOT / "course_utils" / "plans.py")}
-    exec(compile(text, "plans_before", "exec"), names)
-    return names["choose"]
+def candidates(size: Size, dsl: str) -> list[Any]:
+    """The plan that the model chooses, and the quickest of other tiles."""
+    from course_utils.plans import choose, plans, powered
 
-
-def candidates(size: Size, before: Callable[..., tuple]) -> list[Any]:
-    """The plan that the model chooses, the earlier chooser's, the best of three consumers, then the best of
-    other tiles.
-    """
-    from course_utils.plans import Plan, choose, plans, powered
-
-    ranked = sorted(plans(), key=lambda plan: powered(*size, plan))
-    found = list(dict.fromkeys((choose(*size), Plan(*before(*size)))))
-    three = next(plan for plan in ranked if plan.block_M == 192)
-    for plan in (three, *ranked):
-        if plan[:3] not in [one[:3] for one in found]:
+    found = [choose(*size, dsl=dsl)]
+    for plan in sorted(plans(dsl=dsl), key=lambda plan: powered(*size, plan)):
+        if (plan[:2], plan.swapped) not in [(one[:2], one.swapped) for one in found]:
             found.append(plan)
-    return found[: max(PLANS.values())]
+    return found[: PLANS[dsl]]
 
 
-def compile_all(folder: Path, dsl: str, commit: str) -> None:
-    """Compile what is not there yet: every shape's first plans, then every shape's next."""
+def wanted(path: Path | None) -> list[Wanted]:
+    """DSL, size and plan of each kernel: those of the file, or of each shape; the chosen plans first."""
+    from course_utils.plans import Plan
+
+    if path:
+        return [(dsl, tuple(size), Plan(*plan)) for dsl, size, plan in json.loads(path.read_text())]
+    ranked = [
+        (rank, dsl, size, plan)
+        for dsl in PLANS
+        for size in shapes()
+        for rank, plan in enumerate(candidates(size, dsl))
+    ]
+    return [(dsl, size, plan) for _, dsl, size, plan in sorted(ranked, key=lambda one: one[0])]
+
+
+def compile_all(folder: Path, dsl: str, kernels: list[Wanted]) -> None:
+    """Compile what is not there yet."""
     from importlib import import_module
 
     from course_utils.compile.load import load_factory, solution_path
 
-    before = chosen_by(commit)
     compiler = import_module(f"course_utils.compile.{dsl}")
     compiler.prepare()
     gemm = load_factory(solution_path("step11", dsl))
-    wanted = {size: candidates(size, before)[: PLANS[dsl]] for size in shapes()}
-    for first in range(0, PLANS[dsl], 2):
-        for size, plans in wanted.items():
-            for plan in plans[first : first + 2]:
-                path = folder / _place(dsl, size, plan)
-                if not path.exists():
-                    start = time.monotonic()
-                    made = compiler.compile_kind(partial(gemm, plan=plan), "gemm", *size).to_bytes()
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.with_suffix(".new").write_bytes(made)
-                    os.replace(path.with_suffix(".new"), path)
-                    print(path, f"{time.monotonic() - start:.1f} s", flush=True)
+    for _, size, plan in (one for one in kernels if one[0] == dsl):
+        path = folder / _place(dsl, size, plan)
+        if not path.exists():
+            start = time.monotonic()
+            made = compiler.compile_kind(partial(gemm, plan=plan), "gemm", *size).to_bytes()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_suffix(".new").write_bytes(made)
+            os.replace(path.with_suffix(".new"), path)
+            print(path, f"{time.monotonic() - start:.1f} s", flush=True)
 
 
-def pack(folder: Path, commit: str) -> None:
+def pack(folder: Path, kernels: list[Wanted]) -> None:
     """Write the archive of what is compiled."""
     from course_utils.artifact import Artifact
     from course_utils.recordings import bundle, tuning
 
-    before = chosen_by(commit)
     path, points, versions = folder.with_suffix(".pyz"), [], {}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         bundle.carry(archive)
         archive.write(__file__, "tune_there.py")
         archive.writestr("__main__.py", "import sys, tune_there\nsys.exit(tune_there.run())\n")
-        for size in shapes():
-            for dsl, count in PLANS.items():
-                for plan in candidates(size, before)[:count]:
-                    place = _place(dsl, size, plan)
-                    if (folder / place).exists():
-                        archive.write(folder / place, place)
-                        made = Artifact.from_bytes((folder / place).read_bytes())
-                        versions[dsl] = made.versions
-                        (source,) = made.python.values()
-                        kernel = hashlib.sha256(source.encode()).hexdigest()[:16]
-                        point = tuning.untimed(dsl, size, plan, kernel)
-                        point["before"] = tuple(before(*size)) == tuple(plan)
-                        points.append({**point, "drawn": size in drawn(), "place": place})
+        for dsl, size, plan in kernels:
+            place = _place(dsl, size, plan)
+            if (folder / place).exists():
+                archive.write(folder / place, place)
+                made = Artifact.from_bytes((folder / place).read_bytes())
+                versions[dsl] = made.versions
+                (source,) = made.python.values()
+                kernel = hashlib.sha256(source.encode()).hexdigest()[:16]
+                point = tuning.untimed(dsl, size, plan, kernel)
+                points.append({**point, "drawn": size in drawn(), "place": place})
         archive.writestr("points.json", json.dumps({"versions": versions, "points": points}))
     print(f"{path}: {len(points)} kernels, {len({tuple(p['size']) for p in points})} shapes, ", end="")
     print(f"{path.stat().st_size / 2**20:.1f} MiB")
@@ -146,7 +141,7 @@ def pack(folder: Path, commit: str) -> None:
 
 def record(path: Path, folder: Path) -> None:
     """Put what came back into ``folder``: shapes of ``peers`` as a new run of step11.json, the drawn ones and
-    the names of cuBLAS's kernels as ragged.json. Raises MeasuredError.
+    the names of cuBLAS's kernels as ragged.json, and what inputs change as inputs.json. Raises MeasuredError.
     """
     from course_utils.plans import Plan, choose
     from course_utils.recordings import model
@@ -156,7 +151,7 @@ def record(path: Path, folder: Path) -> None:
     run = max(entry.get("run", 1) for entry in step_11["entries"]) + 1
     for entry in found["entries"]:
         if not entry["drawn"]:
-            taken = Plan(**entry["plan"]) == choose(*entry["size"])
+            taken = Plan(**entry["plan"]) == choose(*entry["size"], dsl=entry["dsl"])
             name = f"chosen: {entry['name']}" if taken else entry["name"]
             step_11["entries"].append({**entry, "name": name, "run": run})
     where = found["provenance"]
@@ -164,6 +159,8 @@ def record(path: Path, folder: Path) -> None:
     if where["date"] not in step_11["provenance"]["date"]:
         step_11["provenance"]["date"] += f" and {where['date']}"
     drawn_ones = [entry for entry in found["entries"] if entry["drawn"]]
+    if inputs := found.pop("inputs", []):
+        model.write(folder / "inputs.json", {"provenance": where, "entries": inputs})
     model.write(folder / "step11.json", step_11)
     model.write(folder / "ragged.json", {**found, "entries": drawn_ones})
     print(f"run {run} of step11.json: {len(found['entries']) - len(drawn_ones)} plans", end="; ")
@@ -185,7 +182,9 @@ def run() -> int:
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        return {"names": names, "time": child}[options.child](Path(options.out), options.seconds)
+        return {"names": names, "time": child, "spread": spread}[options.child](
+            Path(options.out), options.seconds
+        )
     deadline = time.time() + options.seconds  # of the clock: it goes to another process
     command = [sys.executable, sys.argv[0], "--out", options.out, "--seconds", str(deadline), "--child"]
     try:
@@ -196,6 +195,8 @@ def run() -> int:
     while code not in (0, 2) and time.time() < deadline:
         print("the process ended early; another one goes on", flush=True)
         code = subprocess.run([*command, "time"]).returncode
+    if code == 0:
+        subprocess.run([*command, "spread"])
     return code
 
 
@@ -286,6 +287,97 @@ def child(out: Path, deadline: float) -> int:
                 print(f"{_words(point)}: {said}", flush=True)
             write(out, results)
     return 0
+
+
+def spread(out: Path, deadline: float) -> int:
+    """Time the first kernel of a size and cuBLAS on inputs of each distribution: single launches, and
+    launches one after another, where the power limit counts.
+    """
+    from course_utils.artifact import Artifact
+
+    with zipfile.ZipFile(sys.argv[0]) as archive:
+        points = json.loads(archive.read("points.json"))
+        results = started(out, points)
+        for size in SPREAD_AT:
+            point = next((one for one in points["points"] if tuple(one["size"]) == size), None)
+            if point and not any(tuple(one["size"]) == size for one in results.get("inputs", [])):
+                artifact = Artifact.from_bytes(archive.read(point["place"]))
+                for mode in ("burst", "sustained"):
+                    for row in _spread(artifact, mode):
+                        entry = {"size": list(size), "dsl": point["dsl"], "plan": point["plan"], **row}
+                        results.setdefault("inputs", []).append(entry)
+                        print(*size, row["inputs"], mode, f"{row['timing']['ratio']:.3f}", flush=True)
+                write(out, results)
+    return 0
+
+
+def _spread(artifact: Any, mode: str) -> list[dict]:
+    """A row for each distribution, all timed in turns."""
+    import torch
+
+    from course_utils.run.gpu import timing
+
+    here = timing.Problem(artifact, 1, SEED)
+    memory = zip(artifact.tensors, [*here.inputs[0], here.D], strict=True)
+    kernel = timing.Kernel(artifact, {tensor.name: values.data_ptr() for tensor, values in memory})
+    stream = torch.cuda.current_stream().cuda_stream
+    sides = [partial(kernel.launch, stream), partial(here.run_cublas, 0)]
+    pairs: dict[str, list] = {kind: [] for kind in SPREADS}
+    states = {}
+    rounds = SPREAD_ROUNDS if mode == "burst" else 3
+    for turn in range(rounds):
+        for kind in SPREADS:
+            for values in here.inputs[0]:
+                _draw(values, kind)
+            with timing.GpuState() as state:
+                took = []
+                for side in sides if turn % 2 else sides[::-1]:
+                    side()
+                    torch.cuda.synchronize()
+                    if mode == "burst":
+                        torch.cuda._sleep(timing.LEAD_CYCLES)
+                        here.flush.zero_()
+                        begin, end = timing.elapsed(side)
+                        count = 1
+                    else:
+                        start, count = time.monotonic(), 0
+                        while time.monotonic() - start < BUSY_SECONDS:  # the limit settles
+                            for _ in range(20):
+                                side()
+                            torch.cuda.synchronize()
+                            count += 20
+                        begin, end = timing.elapsed(partial(_repeat, side, count))
+                    torch.cuda.synchronize()
+                    took.append(begin.elapsed_time(end) / 1e3 / count)
+                    time.sleep(REST_SECONDS)
+            pairs[kind].append(tuple(took if turn % 2 else took[::-1]))
+            states[kind] = state
+            if not torch.allclose(here.D.float(), here.D_cublas.float(), rtol=1e-2, atol=0.3):
+                raise RuntimeError(f"a timed output was wrong on {kind} inputs")
+    kernel.unload()
+    here.unload()
+    size = artifact.problem
+    return [
+        {"inputs": kind, "mode": mode, "timing": timing.summary(size, pairs[kind], states[kind], mode)}
+        for kind in SPREADS
+    ]
+
+
+def _repeat(side: Any, count: int) -> None:
+    for _ in range(count):
+        side()
+
+
+def _draw(values: Any, kind: str) -> None:
+    """Fill a matrix: normal; uniform between -1 and 1; integers from -2 to 2; zeros."""
+    if kind == "normal":
+        values.normal_()
+    elif kind == "uniform":
+        values.uniform_(-1, 1)
+    elif kind == "integers":
+        values.random_(-2, 3)
+    else:
+        values.zero_()
 
 
 class _Failed:
@@ -397,14 +489,14 @@ def main() -> None:
     parser.add_argument("what", choices=("compile", "pack", "record"))
     parser.add_argument("path", type=Path, help="the folder of kernels, or the file that came back")
     parser.add_argument("dsl", nargs="?", choices=sorted(PLANS))
-    parser.add_argument("--before", default="HEAD", help="the commit of the chooser that is timed beside")
+    parser.add_argument("--points", type=Path, help="DSL, size and plan of each kernel, as JSON")
     options = parser.parse_args()
     if options.what == "pack":
-        pack(options.path, options.before)
+        pack(options.path, wanted(options.points))
     elif options.what == "record":
         record(options.path, ROOT / "solutions" / "measured")
     elif options.dsl:
-        compile_all(options.path, options.dsl, options.before)
+        compile_all(options.path, options.dsl, wanted(options.points))
     else:
         parser.error("compile needs a DSL")
 

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from course_utils.chips import HOME
-from course_utils.plans import Plan
+from course_utils.plans import Plan, cluster_shape, covered
 
 NAME = re.compile(
     r"nvjet_sm90_(?P<types>[a-z]+)_(?P<columns>\d+)x(?P<rows>\d+)_(?P<k>\d+)x(?P<stages>\d+)"
@@ -62,7 +62,8 @@ def cost(M: int, N: int, plan: LibraryPlan | Plan, num_ctas: int = HOME.sms) -> 
     many. What hangs over D's edge is a tile, and a cluster takes as many tiles at once as it has CTAs.
     """
     if isinstance(plan, Plan):
-        down, across, num_ctas = plan.cluster, 1, plan.num_ctas
+        M, N = covered(M, N, plan)
+        (down, across), num_ctas = cluster_shape(plan), plan.num_ctas
     else:
         down, across = plan.cluster_M, plan.cluster_N
     rows, columns = -(-M // (plan.block_M * down)), -(-N // (plan.block_N * across))
@@ -83,9 +84,11 @@ def row(name: str, M: int, N: int, plan: LibraryPlan | Plan, num_ctas: int = HOM
     """A plan's row of a table under ``HEAD``."""
     made = cost(M, N, plan, num_ctas)
     if isinstance(plan, Plan):
-        ring, cluster = "", f"{plan.cluster} x 1"
+        rows, columns = covered(plan.block_M, plan.block_N, plan)
+        down, across = covered(*cluster_shape(plan), plan)
+        ring = ""
     else:
-        ring, cluster = f"{plan.block_K} x {plan.num_stages}", f"{plan.cluster_M} x {plan.cluster_N}"
-    sides = f"{plan.block_M} x {plan.block_N}"
+        rows, columns, down, across = plan.block_M, plan.block_N, plan.cluster_M, plan.cluster_N
+        ring = f"{plan.block_K} x {plan.num_stages}"
     figures = f"{made.tiles:,}", str(made.waves), f"{made.last:.0%}", f"{1000 * made.bytes_per_flop:.2f}"
-    return [name, sides, ring, cluster, *figures]
+    return [name, f"{rows} x {columns}", ring, f"{down} x {across}", *figures]

@@ -94,7 +94,7 @@ def _profile(
     console.print(_table(f"{what}, {artifact.dsl}, M, N, K = {' x '.join(map(str, size))}", columns))
     say(console, counters.bound(columns[0][1], columns[0][2]))
     say(console, _formula(columns[0][1], columns[0][2]))
-    _show_plans(console, what, size, theirs, device["sms"])
+    _show_plans(console, what, artifact.dsl, size, theirs, device["sms"])
     if columns[-1][0] == "recorded":
         say(console, _origin(recorded["provenance"]))
         if (there := recorded["provenance"]["gpu"]) != device["name"]:
@@ -119,7 +119,7 @@ def _show_recorded(console: Console, what: str, dsl: str | None, recorded: dict)
         console.print(_table(f"{what}, {dsl}, M, N, K = {size}", columns))
         say(console, counters.bound(launch, where))
         say(console, _formula(launch, where))
-        _show_plans(console, what, launch["size"], theirs, where["sms"])
+        _show_plans(console, what, dsl, launch["size"], theirs, where["sms"])
     say(console, _origin(where))
 
 
@@ -157,7 +157,12 @@ def _table(title: str, columns: list[Column]) -> Table:
 
 
 def _show_plans(
-    console: Console, what: str, size: tuple[int, ...] | list[int], theirs: list[dict], sms: int
+    console: Console,
+    what: str,
+    dsl: str | None,
+    size: tuple[int, ...] | list[int],
+    theirs: list[dict],
+    sms: int,
 ) -> None:
     """cuBLAS's plan, by its kernel's name, and step 11's beside it; nothing where the name tells none."""
     M, N, K = size
@@ -168,7 +173,7 @@ def _show_plans(
     for index, head in enumerate(library.HEAD):
         table.add_column(head, justify="right" if index else "left", no_wrap=True)
     if what == PLANNED:
-        table.add_row(*library.row(what, M, N, choose(M, N, K, sms), sms))
+        table.add_row(*library.row(what, M, N, choose(M, N, K, sms, dsl or "cute"), sms))
     table.add_row(*library.row("cuBLAS", M, N, plan, sms))
     console.print(table)
     say(

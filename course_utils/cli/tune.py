@@ -115,7 +115,7 @@ def _show(console: Console, dsl: str, shapes: list[tuple[int, int, int]], out: P
 def _tell(console: Console, results: dict, dsl: str, shapes: list[tuple[int, int, int]]) -> None:
     """For each shape the quickest plan there is a time of, and what the model's choice is."""
     for size in shapes:
-        chosen = choose(*size)
+        chosen = choose(*size, dsl=dsl)
         at = " x ".join(map(str, size))
         entry = tuning.best(results, dsl, size)
         if entry is None:

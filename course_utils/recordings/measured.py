@@ -15,6 +15,7 @@ FORMS = {
     "step11": model.Tuned,
     "tuned": model.Tuned,
     "ragged": model.Tuned,
+    "inputs": model.Inputs,
     "tried": model.Tried,
     "peers": model.Peers,
 }

@@ -159,6 +159,24 @@ class Tuned(msgspec.Struct, frozen=True):
     entries: list[Point]
 
 
+class Spread(msgspec.Struct, frozen=True):
+    """A kernel beside cuBLAS on inputs of one distribution, as benchmarks/tune_there.py writes it."""
+
+    dsl: str
+    size: tuple[int, int, int]
+    plan: dict
+    inputs: Literal["normal", "uniform", "integers", "zeros"]
+    mode: Literal["burst", "sustained"]
+    timing: Timing
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """What inputs make of the same kernel and of cuBLAS."""
+
+    provenance: Provenance
+    entries: list[Spread]
+
+
 class Trial(msgspec.Struct, frozen=True):
     """Step 11 with one change: by how much its share of cuBLAS grew at "4096x4096x4096 burst", and why."""
 

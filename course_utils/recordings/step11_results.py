@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from course_utils.plans import Plan, choose
+from course_utils.plans import Plan, choose, had_overlap, holds_two, of_fields
 from course_utils.recordings import measured
 
 Size = tuple[int, int, int]
@@ -76,13 +76,13 @@ def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
     the newest that an earlier chooser took, or else step 10's tile.
     """
     plain = [point for point in points if point.mode == "burst" and is_plain(point)]
-    taken = [p for p in plain if p.plan == choose(*p.size) and not p.changed]
+    taken = [p for p in plain if p.plan == choose(*p.size, dsl=p.dsl) and not p.changed]
     runs = Counter(p.run for p in taken)
     widest = max(runs, key=lambda run: (runs[run], run), default=0)
     ranked = [
         [p for p in plain if (p.plan, p.changed) == (Plan(), ())],
         [p for p in plain if p.name.startswith("chosen")],
-        [p for p in plain if p.plan[:4] == choose(*p.size)[:4] and not p.changed],
+        [p for p in plain if p.plan[:4] == choose(*p.size, dsl=p.dsl)[:4] and not p.changed],
         taken,
         [p for p in taken if p.run == widest],
     ]
@@ -141,18 +141,17 @@ def _point(entry: dict) -> Point | None:
     timing, plan = entry["timing"], entry["plan"]
     if not timing:
         return None
-    cluster = plan["cluster"] if "cluster" in plan else plan["cluster_M"]
-    made = Plan(plan["block_M"], plan["block_N"], cluster, plan["num_ctas"], plan["panel"])
     took = timing["seconds"], timing["tflops"], timing["ratio"]
     named = entry["dsl"], _size(entry), entry["mode"], entry["name"]
-    return Point(*named, made, _changed(plan, entry.get("order", "")), *took, entry.get("run", 1))
+    return Point(*named, of_fields(plan), _changed(plan, entry.get("order", "")), *took, entry.get("run", 1))
 
 
 def _changed(plan: dict, order: str) -> tuple[tuple[str, object], ...]:
     """What another kernel than step 11's had. In step 11 the tile says whether D leaves under the next."""
-    step_11 = STEP_11 | {"overlap": plan["block_M"] == 128}
+    step_11 = STEP_11 | {"overlap": holds_two(of_fields(plan))}
+    plan = plan | {"overlap": had_overlap(plan)}
     other = {name: plan[name] for name in step_11 if plan.get(name, step_11[name]) != step_11[name]}
-    narrow = plan.get("overlap") and plan["epi_N"] == 32 and plan["block_N"] % 64 == 0
+    narrow = plan["overlap"] and plan.get("epi_N") == 32 and plan["block_N"] % 64 == 0
     other |= {"narrow": True} if narrow else {}
     other |= {"order": order} if order else {}
     return tuple((name, tuple(value) if name == "keep" else value) for name, value in other.items())

@@ -23,9 +23,9 @@ Size = tuple[int, int, int]
 Compile = Callable[[Callable, str, Size], Artifact]
 
 
-def candidates(size: Size, count: int, sm_count: int = HOME.sms) -> list[Plan]:
-    """The plans that are the quickest by the model on a chip of so many SMs, the best first."""
-    return sorted(plans(sm_count), key=lambda plan: powered(*size, plan))[:count]
+def candidates(size: Size, count: int, sm_count: int = HOME.sms, dsl: str = "cute") -> list[Plan]:
+    """A DSL's plans that are the quickest by the model on a chip of so many SMs, the best first."""
+    return sorted(plans(sm_count, dsl), key=lambda plan: powered(*size, plan))[:count]
 
 
 def started(path: Path, device: dict) -> dict:
@@ -68,7 +68,7 @@ def tune(
     for size in shapes:
         wanted = [
             point
-            for plan in candidates(size, count, device["sms"])
+            for plan in candidates(size, count, device["sms"], dsl)
             if _key(point := untimed(dsl, size, plan, kernel)) not in have
         ]
         made = _compiled(factory, dsl, size, wanted, compile_kernel)
@@ -152,8 +152,11 @@ def line(entry: dict) -> str:
 
 def name(plan: Plan) -> str:
     """A plan in words."""
-    cluster = "clusters of 2" if plan.cluster == 2 else "no clusters"
-    return f"{plan.block_M} x {plan.block_N}, {cluster}, {plan.num_ctas} CTAs, panels of {plan.panel}"
+    cluster = "no clusters"
+    if plan.cluster == 2:
+        cluster = "clusters of 2 side by side" if plan.across else "clusters of 2"
+    words = f"{plan.block_M} x {plan.block_N}, {cluster}, {plan.num_ctas} CTAs, panels of {plan.panel}"
+    return f"{words}, A and B swapped" if plan.swapped else words
 
 
 def _key(entry: dict) -> tuple:

@@ -30,4 +30,5 @@ def seconds(M, N, K, plan):
 
 
 def choose(M, N, K):
-    return min(plans(), key=lambda plan: seconds(M, N, K, plan))
+    plain = [plan for plan in plans() if not plan.swapped and not plan.across]
+    return min(plain, key=lambda plan: seconds(M, N, K, plan))

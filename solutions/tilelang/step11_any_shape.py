@@ -1,41 +1,45 @@
 """Step 11: any shape, by a plan for it; D leaves while the next tile is multiplied."""
 
 import tilelang.language as T
-from course_utils.plans import choose, fitting, require_addressable
+from course_utils.plans import choose, fitting, holds_two, require_addressable, stages
 
 block_K = 64
-SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 
 
 def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
-    plan = fitting(plan or choose(M, N, K, sm_count))
-    block_M, block_N, cluster, num_ctas, panel = plan
-    if M <= block_M:  # one tile has no neighbour to share with
+    plan = fitting(plan or choose(M, N, K, sm_count, "tilelang"), 16)
+    block_M, block_N, cluster, num_ctas, panel, _, across = plan
+    if (N <= block_N) if across else (M <= block_M):  # one tile has no neighbour to share with
         cluster = 1
+    # CTAs of a cluster that lie below one another share B, and those side by side A
+    down, beside = (1, cluster) if across else (cluster, 1)
     consumers = 3 if block_M == 192 else 2  # of 64 rows each, or of 128
-    threads, registers = 128 * (1 + consumers), (32, 160) if consumers == 3 else (40, 232)
-    overlap = block_M == 128  # taller tiles leave no registers for D of the tile before
-    epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
+    threads, registers = 128 * (1 + consumers), (32, 160) if consumers == 3 else (24, 240)
+    num_stages, epi_N = stages(plan)  # columns of D that leave at a time, of two buffers
     ### BEGIN SOLUTION: rows, columns, K tiles; the chunks of a tile
     # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
-    rows, columns, k_tiles = -(-M // block_M), -(-N // block_N), -(-K // block_K)
-    chunks = -(-block_N // epi_N)
+    rows, columns = -(-M // (block_M * down)), -(-N // (block_N * beside))
+    k_tiles, chunks = -(-K // block_K), -(-block_N // epi_N)
     ### END SOLUTION
-    num_stages = (SHARED - 2 * block_M * epi_N * 2) // ((block_M + block_N) * block_K * 2)
     work = rows, columns, num_ctas // cluster
+    # a tile's D leaves under the next one, where there is one and registers hold both
+    overlap = (
+        rows * columns > num_ctas // cluster and holds_two(plan) and plan[:2] != (192, 192)
+    )
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
-    peel = min(chunks, k_tiles) if overlap else 1
-    mask = (1 << cluster) - 1
+    peel = min(chunks, k_tiles, 6) if overlap else 1
+    of_A, of_B = {}, {}  # who gets what is loaded: all of a cluster, where they share it
+    (of_A if across else of_B)["cluster_mask"] = (1 << cluster) - 1
 
     @T.macro
     def load(stage, m, n, k, A, B, A_shared, B_shared, full):
-        """A's tile, and this CTA's part of B's, which goes to all."""
+        """A's tile, and B's. What is shared is loaded by the first CTA, for all."""
         ms, ns = slice(m, m + block_M), slice(n, n + block_N)
         ks = slice(k * block_K, (k + 1) * block_K)
-        T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage])
-        T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage], cluster_mask=mask)
+        T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage], **of_A)
+        T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage], **of_B)
         if T.shuffle_elect(32):
             T.mbarrier_arrive(full[stage])
 
@@ -78,9 +82,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
             m_last = T.alloc_var(T.int32, init=0)  # the tile before, which is still to leave
             n_last = T.alloc_var(T.int32, init=0)
             thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
-            tiles = T.PersistentTileScheduler(
-                *work, swizzle_size=panel, column_major=False, cluster_size=cluster
-            )
+            tiles = T.PersistentTileScheduler(*work, swizzle_size=panel, column_major=False)
             tiles.init(cta // cluster)
             operands, way = (acc, A_shared, B_shared, full), (out, D_shared, D)
 
@@ -88,7 +90,8 @@ def gemm(M, N, K, plan=None, sm_count=132):
                 T.dec_max_nreg(registers[0])
                 if thread < 32:
                     while tiles.valid():
-                        m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+                        m = (tiles.m_idx * down + rank % down) * block_M
+                        n = (tiles.n_idx * beside + rank % beside) * block_N
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
@@ -105,7 +108,7 @@ def gemm(M, N, K, plan=None, sm_count=132):
                     for k in T.unroll(peel):
                         multiply(it % num_stages, it // num_stages & 1, k == 0, *operands)
                         if overlap and tiles.current_iter > 0:
-                            for c in T.unroll(k, chunks if k == peel - 1 else k + 1):
+                            for c in T.unroll(k * chunks // peel, (k + 1) * chunks // peel):
                                 store(c, tiles.current_iter - 1, m_last, n_last, *way)
                         T.wait_wgmma(1)  # all but the newest group are done: a stage is free
                         if k > 0 and thread % 128 < cluster:
@@ -121,8 +124,8 @@ def gemm(M, N, K, plan=None, sm_count=132):
                     if thread % 128 < cluster:
                         T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
                     T.copy(acc, out)
-                    m_last = (tiles.m_idx * cluster + rank) * block_M
-                    n_last = tiles.n_idx * block_N
+                    m_last = (tiles.m_idx * down + rank % down) * block_M
+                    n_last = (tiles.n_idx * beside + rank % beside) * block_N
                     if not overlap:
                         for c in T.unroll(chunks):
                             store(c, tiles.current_iter, m_last, n_last, *way)

@@ -19,10 +19,6 @@ SIZE = (4104, 4104, 4104)
 WHERE = {"gpu": "NVIDIA H200", "driver": "580", "torch": "2.11", "date": "2026-12-01", "versions": {}}
 
 
-def before(*size):
-    return Plan(128, 224, 2, 132, 8)
-
-
 def test_shapes_are_the_recorded_ones_and_ragged_ones_that_are_the_same_each_time():
     sizes = tune_there.shapes()
     assert set(SHAPES.values()) < set(sizes) and len(sizes) == len(set(sizes)) == 24 + 32
@@ -32,18 +28,17 @@ def test_shapes_are_the_recorded_ones_and_ragged_ones_that_are_the_same_each_tim
 
 
 @pytest.mark.parametrize("size", [SIZE, (8192, 8192, 8192), tune_there.drawn()[0]])
-def test_each_shape_has_the_chosen_plan_the_earlier_one_three_consumers_and_other_tiles(size):
-    found = tune_there.candidates(size, before)
-    assert found[0] == choose(*size) and before() in found and len(found) == 5
-    assert any(plan.block_M == 192 for plan in found)
-    assert len({plan[:3] for plan in found}) >= 4 and len(set(found)) == 5
+def test_each_shape_has_the_chosen_plan_and_in_one_language_another_tile(size):
+    for dsl, count in tune_there.PLANS.items():
+        found = tune_there.candidates(size, dsl)
+        assert found[0] == choose(*size, dsl=dsl) and len(found) == count
+        assert len({(plan[:2], plan.swapped) for plan in found}) == count
 
 
-def test_the_chooser_of_a_commit_is_that_of_its_file(monkeypatch):
-    text = "def choose(M, N, K):\n    return (M, N, K)\n"
-    run = type("Run", (), {"stdout": text})
-    monkeypatch.setattr(tune_there.subprocess, "run", lambda command, **_: run)
-    assert tune_there.chosen_by("HEAD")(1, 2, 3) == (1, 2, 3)
+def test_kernels_of_a_file_are_compiled_instead(tmp_path):
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps([["cute", SIZE, [128, 232, 2, 132, 8]]]))
+    assert tune_there.wanted(path) == [("cute", SIZE, Plan(128, 232, 2, 132, 8))]
 
 
 # -- there, without a GPU: kernels that take as long as they say

@@ -73,15 +73,14 @@ def test_step_11_has_three_tiles_of_128_rows_to_send_under_the_next_one_three_of
     for table in tables(steps.STEPS["step11"]):
         tiles, rounds = Counter(), Counter()
         for (M, N, K), _ in table:
-            plan = plans.choose(M, N, K)
-            high = plan.block_M
-            columns = 64 if high == 128 else 32  # of D in each of its two buffers
-            stages = (HOME.shared - 2 * high * columns * 2) // ((high + plan.block_N) * plans.BLOCK_K * 2)
-            of_cluster = -(-M // (high * plan.cluster)) * -(-N // plan.block_N)
-            most = -(-of_cluster // (plan.num_ctas // plan.cluster))
-            tiles[high] = max(tiles[high], most)
-            rounds[high] = max(rounds[high], most * -(-K // plans.BLOCK_K) // stages)
-        assert tiles[128] > 3 and tiles[256] >= 3 and tiles[192] >= 2
+            for dsl in DSLS:
+                plan = plans.choose(M, N, K, dsl=dsl)
+                most, (stages, _) = plans.waves(M, N, plan), plans.stages(plan)
+                at = dsl, plan.block_M
+                tiles[at] = max(tiles[at], most)
+                rounds[at] = max(rounds[at], most * -(-K // plans.BLOCK_K) // stages)
+        for dsl in DSLS:
+            assert tiles[dsl, 128] > 3 and tiles[dsl, 256] >= 3 and tiles[dsl, 192] >= 2
         assert min(rounds.values()) >= 3
 
 

@@ -101,15 +101,27 @@ def test_below_cublas_are_ragged_and_small_shapes_and_two_long_launches(dsl):
     below = {size for size, p in found.items() if p.ratio < 1}
     ragged = {size for size in found if any(side % 64 for side in size)}
     longest = max(found, key=lambda size: size[2])
-    assert len(ragged) == 4 and len(ragged & below) == 3 and longest == (4096, 8192, 28672)
-    small = {(3072,) * 3, *([(2048,) * 3] if dsl == "tilelang" else [])}
-    assert below - ragged == small | {longest, HUGE}
-    assert found[longest].ratio == pytest.approx(0.997, abs=0.0015)
-    assert found[HUGE].ratio == pytest.approx(0.988, abs=0.002)
-    assert len(found) - len(below) == {"tilelang": 17, "cute": 18}[dsl]
+    assert len(ragged) == 4 and longest == (4096, 8192, 28672)
+    tilelang = dsl == "tilelang"
+    assert ragged & below == {(8200, 2312, 5128), *([(5000, 3000, 2000)] if tilelang else [])}
+    small = {(3072,) * 3, *([(2048,) * 3] if tilelang else [])}
+    assert below - ragged - small == ({longest, HUGE} if tilelang else {(4096, 12288, 4096)})
+    assert len(found) - len(below) == {"tilelang": 18, "cute": 21}[dsl]
     mean = statistics.geometric_mean(p.ratio for p in found.values())
-    assert mean == pytest.approx({"tilelang": 1.0135, "cute": 1.016}[dsl], abs=5e-4)
-    assert min(found, key=lambda size: found[size].ratio) in ragged | small
+    assert mean == pytest.approx({"tilelang": 1.0128, "cute": 1.0177}[dsl], abs=5e-4)
+
+
+@both
+def test_ragged_shapes_that_nothing_was_fitted_to(dsl):
+    """With the plans that were chosen before this record was: a later model was fitted to the 24 shapes'."""
+    chosen = {}
+    for entry in measured.load("ragged")["entries"]:
+        if entry["dsl"] == dsl:
+            chosen.setdefault(tuple(entry["size"]), entry["timing"]["ratio"])
+    assert len(chosen) == {"tilelang": 32, "cute": 31}[dsl]
+    mean = statistics.geometric_mean(chosen.values())
+    assert mean == pytest.approx({"tilelang": 0.996, "cute": 1.011}[dsl], abs=5e-4)
+    assert round(min(chosen.values()), 2) == 0.92
 
 
 def test_at_2048_cute_dsl_takes_4_percent_less_time():
@@ -119,10 +131,10 @@ def test_at_2048_cute_dsl_takes_4_percent_less_time():
 
 
 @both
-def test_every_chosen_plan_is_recorded_and_in_one_run(dsl):
-    """A later one than the peers'."""
+def test_most_chosen_plans_are_recorded_in_the_newest_run(dsl):
+    """It is later than the peers'. The model was fitted once more afterwards."""
     found = [p for (one, _), p in step11_results.chosen(step11_results.load().points).items() if one == dsl]
-    assert all((p.plan, p.run) == (choose(*p.size), 6) for p in found)
+    assert sum(p.plan == choose(*p.size, dsl=dsl) for p in found) == 21 and {p.run for p in found} <= {6, 7}
     assert "peers" in measured.load("step11")["runs"]["4"]
 
 
@@ -139,12 +151,12 @@ def test_a_share_differs_from_run_to_run_and_most_at_12288():
         == pytest.approx(0.036, abs=5e-4)
     )
     for dsl in DSL_NAMES:
-        of = shares[dsl, HUGE, choose(*HUGE), ()]
+        of = shares[dsl, HUGE, Plan(num_ctas=132), ()]
         assert round(of[3], 3) == 1.008 and round(of[4], 2) == 0.97
 
 
 def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
-    tall, plan = Plan(256, 192, 1, 132, 10), choose(*HUGE)
+    tall, plan = Plan(256, 192, 1, 132, 10), Plan(num_ctas=132)
     huge = [
         p
         for p in step11_results.load().points
@@ -154,7 +166,8 @@ def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
     both_in = {run: of for run, of in runs.items() if {tall, plan} <= of.keys()}
     assert sorted(both_in) == [2, 3, 5, 6]
     assert all(of[tall] > 1 and of[tall] > of[plan] - 0.001 for of in both_in.values())
-    assert plans.powered(*HUGE, tall) / plans.powered(*HUGE, plan) - 1 == pytest.approx(0.01, abs=0.003)
+    (taken,) = [p for p in huge if p.plan == choose(*HUGE)]
+    assert taken.plan == Plan(128, 256, 1, 132) and round(taken.ratio, 3) == 1.016
     assert step11_results.peers().ratios["Triton 3.6.0"][HUGE] == pytest.approx(1, abs=0.002)
 
 
@@ -247,12 +260,12 @@ def test_cutlass_is_far_behind_where_columns_of_tiles_are_no_multiple_of_its_pan
 def test_counters_and_times_agree_on_a_byte():
     factors, _, count = step11_fit.counted()
     assert [round(one) for one in factors[1:3]] == [12, 33] and count == 129
-    assert [round(700e12 * one) for one in (plans.L2_BYTE, plans.DRAM_BYTE)] == [15, 42]
+    assert [round(700e12 * one) for one in (plans.L2_BYTE, plans.DRAM_BYTE)] == [10, 32]
     points = step11_fit.read_all()
     large = [2.0 * p.size[0] * p.size[1] * p.size[2] >= plans.MOST for p in points]
     off = step11_fit.held_out(points)
     first = [plans.seconds(*p.size, p.plan) / p.seconds - 1 for p in points]
-    for wanted, side in ((True, (0.02, 0.05)), (False, (0.015, 0.02))):
+    for wanted, side in ((True, (0.02, 0.05)), (False, (0.02, 0.03))):
         for errors, about in zip((off, first), side, strict=True):
             some = [error**2 for error, one in zip(errors, large, strict=True) if one == wanted]
             assert (sum(some) / len(some)) ** 0.5 == pytest.approx(about, abs=0.005)

@@ -52,11 +52,11 @@ def tune(
 def test_the_most_promising_plans_are_timed_and_kept(tmp_path):
     said, machine = [], Machine()
     found = tune(tmp_path / "tuned.json", machine, said=said)
-    assert machine.asked == tuning.candidates(SIZE, 3)
+    assert machine.asked == tuning.candidates(SIZE, 3, dsl="tilelang")
     assert model.read(tmp_path / "tuned.json", form=model.Tuned) == found
     assert found["provenance"]["versions"] == Made.versions and found["provenance"]["gpu"] == "NVIDIA H200"
     best = tuning.best(found, "tilelang", SIZE)
-    assert powered(*SIZE, choose(*SIZE)) < 1.015 * best["timing"]["seconds"]
+    assert powered(*SIZE, choose(*SIZE, dsl="tilelang")) < 1.015 * best["timing"]["seconds"]
     assert len(said) == 3 and "0.970 of cuBLAS" in said[0] and list(tmp_path.glob("*.new")) == []
 
 
@@ -67,11 +67,11 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
     assert len(json.loads(path.read_text())["entries"]) == 2
     second = Machine()
     assert len(tune(path, second)["entries"]) == 3
-    assert first.asked + second.asked == tuning.candidates(SIZE, 3)
+    assert first.asked + second.asked == tuning.candidates(SIZE, 3, dsl="tilelang")
 
 
 def test_another_kernel_or_shape_is_timed_anew_and_what_had_no_time_too(tmp_path):
-    path, (first, *_) = tmp_path / "tuned.json", tuning.candidates(SIZE, 1)
+    path, (first, *_) = tmp_path / "tuned.json", tuning.candidates(SIZE, 1, dsl="tilelang")
     found = tune(path, Machine(fails=(first,)), count=1)
     assert found["entries"][0]["timing"] is None and "timeout" in found["entries"][0]["why"]
     assert tuning.best(found, "tilelang", SIZE) is None
@@ -104,7 +104,7 @@ def test_the_plans_of_a_shape_compile_side_by_side_and_before_one_is_timed(tmp_p
         return compiled(factory, dsl, size)
 
     tune(tmp_path / "tuned.json", machine, count=2, compiled=waits)
-    assert machine.asked == tuning.candidates(SIZE, 2)
+    assert machine.asked == tuning.candidates(SIZE, 2, dsl="tilelang")
 
 
 def test_times_of_another_gpu_are_not_mixed(tmp_path):

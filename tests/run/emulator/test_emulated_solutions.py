@@ -91,6 +91,35 @@ def test_three_consumers_are_right_at_every_edge(words, dsl):
     assert comparison.ok, comparison.causes
 
 
+# Swapped roles, columns in eights, clusters that share A: sizes hang over in both directions.
+NEW = {
+    "swapped, columns in eights, B by turns": ("cute", (472, 264, 136), (128, 232, 2, 2, 8, True)),
+    "swapped, three consumers, a deep K": ("cute", (200, 392, 584), (192, 88, 2, 4, 6, True)),
+    "swapped, a shared A, one row of tiles": ("cute", (136, 520, 200), (256, 152, 2, 2, 5, True, True)),
+    "a shared A, two K tiles": ("cute", (264, 520, 72), (256, 152, 2, 2, 5, False, True)),
+    "a shared A, one K tile, fewer tiles than clusters": (
+        "cute",
+        (200, 88, 40),
+        (128, 64, 2, 8, 8, False, True),
+    ),
+    "five stages and narrow chunks": ("cute", (520, 392, 136), (128, 200, 2, 4, 6, True)),
+    "a shared A": ("tilelang", (264, 520, 136), (128, 224, 2, 2, 8, False, True)),
+    "a shared A, three consumers, a deep K": ("tilelang", (392, 520, 584), (192, 144, 2, 4, 6, False, True)),
+    "D of 256 rows under the next tile": ("tilelang", (304, 520, 200), (256, 144, 2, 2, 5)),
+}
+
+
+@pytest.mark.parametrize("words", NEW)
+def test_new_plans_are_right_at_every_edge(words):
+    dsl, size, plan = NEW[words]
+    factory = partial(loading.load_factory(loading.solution_path("step11", dsl)), plan=plan)
+    artifact = compile_factory(factory, dsl, size)
+    assert artifact.resources.spill_stores < 64  # 256 x 152 leaves a thread hardly a register
+    result, comparison = launched(artifact, size, 5)
+    assert result.finished and result.findings == []
+    assert comparison.ok, comparison.causes
+
+
 def test_seeds_draw_every_character():
     def characters(seeds):
         return {
