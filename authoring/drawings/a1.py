@@ -67,15 +67,15 @@ def ring() -> Figure:
     for x, name in ((1.45, "K0"), (2.08, "V0"), (2.75, "K1"), (3.38, "V1"), (4.05, "K2"), (5.6, "V2")):
         box(axes, x, lanes["producer"], 0.6, 0.55, name, BLUE)
     label(axes, 5.13, lanes["producer"] + 0.27, "waits", GREY)
-    for name, shift in (("consumer 0", 0.0), ("consumer 1", 0.35)):
+    for name, shift in (("consumer 0", 0.35), ("consumer 1", 0.0)):
         for n in range(2):
             x = 2.25 + shift + n * 3.05
             y = lanes[name]
             box(axes, x, y, 0.75, 0.55, f"Q K{n}", GREEN)
             box(axes, x + 0.78, y, 1.3, 0.55, "softmax", ORANGE)
             box(axes, x + 2.11, y, 0.75, 0.55, f"P V{n}", GREEN)
-    arrow(axes, (3.37, 1.3), (4.2, 2.55), "", TEAL, dashed=True)
-    arrow(axes, (5.46, 1.3), (5.8, 2.55), "", TEAL, dashed=True)
+    arrow(axes, (3.37, 2.2), (4.2, 2.55), "", TEAL, dashed=True)
+    arrow(axes, (5.46, 2.2), (5.8, 2.55), "", TEAL, dashed=True)
     label(axes, 6.35, 2.9, "K's stage is released before", TEAL, ha="left")
     label(axes, 6.35, 2.62, "the softmax, V's only after", TEAL, ha="left")
     label(axes, 6.35, 2.34, "the second product", TEAL, ha="left")

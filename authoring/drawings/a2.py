@@ -65,7 +65,7 @@ def causal() -> Figure:
     size = 0.48
     for m in range(TILES):
         y = 3.05 - m * size
-        label(axes, 0.95, y + size / 2, f"query tile {m}", ha="right", size=7)
+        label(axes, 0.95, y + size / 2, f"query tile {m}", ha="right")
         _, some, whole = visible(m, 128, 128, 128 * TILES, 128 * TILES)
         for n in range(TILES):
             kind = (
