@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 import msgspec
 
@@ -153,7 +153,7 @@ def _loaded(source: str, name: str, wanted: str) -> tuple[object, str]:
         return found, f"the code below {wanted} ended early: {text}"
 
 
-def _modelled(seconds: object, asked: list[list[list[int]]]) -> list[float]:
+def _modelled(seconds: object, asked: list[list[list[Any]]]) -> list[float]:
     """What ``seconds`` says of each size and plan."""
     times: list[float] = []
     for size, plan in asked:

@@ -38,7 +38,12 @@ RING = side("A_shared", (4, 128, 64), (4, 128, 64), "shared.dyn")
 @pytest.mark.parametrize(
     "both, message, words, never",
     [
-        ((CHUNK, MATRIX), SHAPES, "D_shared's is 128 x 64, D's 128 x 128. Slice both in the same way.", "stages"),
+        (
+            (CHUNK, MATRIX),
+            SHAPES,
+            "D_shared's is 128 x 64, D's 128 x 128. Slice both in the same way.",
+            "stages",
+        ),
         ((side("A", (128, 64), (512, 512)), RING), LOOP, "`A_shared[stage, :, :]`", "Cut both"),
         ((side("A", (512, 512), (512, 512)), CHUNK), LOOP, "A's is 512 x 512", "stages"),
         ((side("A", (512, 512), (512, 512)), CHUNK), LOOP, "Slice A.", "stages"),
