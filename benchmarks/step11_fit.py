@@ -30,8 +30,7 @@ from course_utils.plans import Plan
 from course_utils.recordings import measured
 
 SPEEDS = range(50, 100)  # of L2, bytes a cycle
-# the last runs of step11.json that the two are fitted to: later ones say what the models are worth
-FITTED, ALL_FITTED = 5, 7
+ALL_FITTED = 7  # the last run of step11.json that the second is fitted to
 BYTES = "L2_BYTE", "SPLIT_BYTE", "SECTOR_BYTE"  # by how rows begin
 FACTORS = (
     *BYTES,
@@ -62,7 +61,7 @@ def read(path: Path = plans.RECORDED) -> list[Point]:
     for entry in json.loads(path.read_text())["entries"]:
         size, plan = tuple(entry["size"]), plans.plan_of(entry)
         if (
-            entry.get("run", 1) <= FITTED
+            entry.get("run", 1) <= plans.FITTED
             and plan
             and plan[:4] in tiles
             and 2 * np.prod(size, dtype=float) < plans.MOST

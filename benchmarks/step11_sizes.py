@@ -12,7 +12,7 @@ from itertools import product
 
 from course_utils.plans import choose, waves
 
-SECONDS, SHOWN = 60, 5
+SECONDS, SHOWN = 200, 5
 DEPTHS = 264, 520, 776, 1032, 1480, 1544, 2056, 3080  # ragged, as TMA sees them
 WAVES = {128: 4, 256: 3, 192: 2}  # tiles of the busiest cluster, at least
 

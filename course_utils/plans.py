@@ -18,6 +18,7 @@ FLOP_PER_CLOCK = HOME.flop_per_clock  # of an SM's tensor cores, fp16
 LINE_BYTES = 128
 # Fitted to 242 recorded times of H200s (benchmarks/step11_fit.py): 1.5% off by root mean square, 7% at
 # most. Above ``MOST`` the power limit lowers the clock, and adds up to 12%.
+FITTED = 5  # the last run of step11.json that ``seconds`` is fitted to
 CLOCK = 1.64e9  # Hz inside a launch
 LAUNCH = 10_000  # cycles: of a launch,
 TURN = 1130  # between two tiles,
@@ -205,8 +206,9 @@ class Timed(NamedTuple):
 
 
 def recorded(path: Path = RECORDED) -> list[Timed]:
-    """What was recorded of the plans that ``plans`` has, whatever their panel, below ``MOST`` FLOP. Swapped
-    roles and clusters that share A are left out: the model that a learner writes knows neither.
+    """What was recorded of the plans that ``plans`` has, whatever their panel, below ``MOST`` FLOP, in the
+    runs that ``seconds`` is fitted to. Swapped roles and clusters that share A are left out: the model that a
+    learner writes knows neither.
 
     Raises OSError, and ValueError or KeyError where the file is no record of plans.
     """
@@ -215,6 +217,8 @@ def recorded(path: Path = RECORDED) -> list[Timed]:
     for entry in json.loads(path.read_text())["entries"]:
         size, plan = tuple(entry["size"]), plan_of(entry)
         if plan is None or plan[:4] not in tiles or plan.swapped or plan.across:
+            continue
+        if entry.get("run", 1) > FITTED:
             continue
         if 2 * size[0] * size[1] * size[2] >= MOST:
             continue

@@ -29,10 +29,14 @@ NOTHING = "No plans are recorded yet."
 def predicted(recorded: Recorded, seconds: Seconds) -> Figure:
     """Draw the times of ``seconds(M, N, K, plan)`` over the recorded ones, and by how much they are off.
 
-    Clusters of more than two are drawn empty, and do not count. Whatever ``seconds`` raises goes on.
+    Clusters of more than two are drawn empty, and do not count. A learner's model knows neither swapped roles
+    nor clusters that share A: they are left out. Whatever ``seconds`` raises goes on.
     """
     points = [
-        p for p in recorded.points if p.mode == "burst" and not {"cluster_N", "keep"} & {*dict(p.changed)}
+        p
+        for p in recorded.points
+        if p.mode == "burst" and not {"cluster_N", "keep"} & {*dict(p.changed)}
+        if not p.plan.swapped and not p.plan.across
     ]
     told = [(point, seconds(*point.size, point.plan)) for point in points]
     counted = [(point, said / point.seconds - 1) for point, said in told if is_plain(point)]

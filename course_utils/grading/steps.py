@@ -55,13 +55,13 @@ TEN_SMS = (512, 768, 64), 10
 MULTI_CONSUMER = (((4864, 2304, 320), FIRST_AND_LAST), ((256, 512, 1024), None), ((1024, 4352, 64), None))
 # Of step 11: multiples of 8 and not of a tile, each with its own plan. In the first, which has four tiles of
 # 128 rows for a cluster, D leaves under the next tile, three times; the second has a deep K; the third fewer
-# K tiles than stages, and all its CTAs run. The fourth has three tiles of 256 rows for a cluster, whose D has
-# more chunks than there are K tiles, the fifth two of 192 rows (benchmarks/step11_sizes.py).
+# K tiles than stages, and all its CTAs run. Taller tiles are chosen at a longer K alone: the fourth has three
+# tiles of 256 rows for a cluster, the fifth two of 192 (benchmarks/step11_sizes.py).
 ANY_SHAPE = (
     ((3016, 5576, 264), FIRST_AND_LAST),
     ((136, 392, 1032), None),
     ((2312, 1552, 72), None),
-    ((3656, 3672, 264), (0,)),
+    ((3656, 3672, 2056), (0,)),
     ((1800, 4744, 1480), FIRST_AND_LAST),
 )
 RAGGED = ((5000, 3000, 2000), (264, 520, 1160), (1001, 1288, 584), (8552, 1160, 520), (2312, 1552, 72))

@@ -14,6 +14,7 @@ FORMS = {
     "counters": model.Counters,
     "step11": model.Tuned,
     "tuned": model.Tuned,
+    "tuned_ragged": model.Tuned,
     "ragged": model.Tuned,
     "inputs": model.Inputs,
     "tried": model.Tried,

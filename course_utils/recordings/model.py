@@ -217,6 +217,7 @@ ENTRIES: dict[type, type] = {
     Counters: Counted,
     Tuned: Point,
     Tried: Trial,
+    Inputs: Spread,
     Peers: PeerPoint,
 }
 
