@@ -319,7 +319,7 @@ TASKS: dict[str, Step] = {task.id: task for task in (
                       (7, 640, 1536, 64)),
          emulated=(((4, 1220, 2304, 192), FIRST_AND_LAST), ((3, 200, 256, 1152), None),
                    ((5, 290, 768, 64), None)),
-         fewer_sms=((3, 140, 384, 64), 10), timed_sizes=((8, 2048, 2048, 2048),), speed_floor=0.72),
+         fewer_sms=((4, 140, 384, 64), 10), timed_sizes=((8, 2048, 2048, 2048),), speed_floor=0.72),
 )}
 # fmt: on
 

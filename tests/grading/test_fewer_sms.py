@@ -1,5 +1,7 @@
 """A persistent kernel first runs on ten SMs; where anything is wrong there, a whole chip decides."""
 
+from math import prod
+
 import pytest
 
 from course_utils.compile.factory import takes_sm_count
@@ -86,7 +88,8 @@ def test_a_cta_on_ten_sms_has_more_tiles_than_another(name):
     row = steps.find(name)
     size, sms = row.fewer_sms
     assert sum(ctas is None for _, ctas in row.on_fewer_sms) == sum(ctas is None for _, ctas in row.emulated)
-    tiles = -(-size[0] // 128) * -(-size[1] // (160 if name == "step11" else 128))  # of its plan
+    *batch, M, N, _ = size
+    tiles = prod(batch) * -(-M // 128) * -(-N // (160 if name == "step11" else 128))  # of its plan
     assert tiles > 2 * sms and tiles % sms
 
 

@@ -237,7 +237,7 @@ def test_a_move_that_leaves_too_few_registers_is_named(monkeypatch):
 @pytest.mark.parametrize(
     "name, takes, kinds",
     [
-        ("mine.py", "A, B, D", ["gemm", "sums added up", "B K x N"]),
+        ("mine.py", "A, B, D", ["gemm", "sums added up", "batch", "B K x N"]),
         ("mine.py", "A, B, bias, D", ["bias and relu"]),
         ("task10d_mine.py", "A, B, D", ["groups"]),
         ("mine.py", "P, Q", ["gemm"]),
@@ -300,7 +300,7 @@ FAR = {NAME: 8, f"{NAME}, at": 4288, f"{NAME}, of": 512}  # M and N mixed up wou
             "8 TMA stores lie outside D, one from column 4,288 of 512: does its index",
             "mixed up",
         ),
-        ((132, 1, 1), {}, "do tiles of all CTAs (by the grid, or order of tiles) cover D?", "mixed up"),
+        ((132, 1, 1), {}, "do the tiles of all CTAs (by the grid, or order of tiles) cover D?", "mixed up"),
         ((4, 2, 1), {"stores outside D, axis 1": 1}, "x and y of the grid mixed up", "in the order"),
     ],
 )

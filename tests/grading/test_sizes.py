@@ -4,6 +4,7 @@ those that a grading draws.
 
 import re
 from collections import Counter
+from math import prod
 
 import pytest
 import torch
@@ -40,8 +41,8 @@ def share(row, size):
     of = constants(row.id)
     if len(size) == 2:
         return -(-size[0] // of["rows"]), HOME.sms, 1, of["num_stages"]
-    M, N, K = size
-    tiles = -(-M // of["block_M"]) * (N // of["block_N"]) // of["cluster"]
+    *batch, M, N, K = size
+    tiles = prod(batch) * -(-M // of["block_M"]) * (N // of["block_N"]) // of["cluster"]
     workers = of.get("num_ctas", HOME.sms) // of["cluster"] if "fixed grid" in row.requires else tiles
     return tiles, workers, K // of["block_K"] // of["splits"], of["num_stages"]
 
