@@ -90,8 +90,8 @@ def _size(size: tuple[int, ...], draws: random.Random, wanted: Step) -> tuple[in
         longer = draws.randrange(1, MORE_ROWS) if rows > 1 else 0
         return batch, rows + longer, columns + UNIT * draws.randrange(5), *heads
     if len(size) == 4:  # of a batch, whose matrices have no tile in common
-        batch, M, *rest = size
-        return batch, M + draws.randrange(-ROWS, ROWS), *rest
+        batch, rows, columns, depth = size
+        return batch, rows + draws.randrange(-ROWS, ROWS), columns, depth
     M, N, K = size
     tall = 2 if "512 columns" in wanted.requires else 1  # of a tile with 512 rows
     if K % BLOCK_K:  # of the step whose tiles hang over D's edge
