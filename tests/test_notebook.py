@@ -679,7 +679,7 @@ def test_a_check_that_cannot_be_shown_half_done_is_graded(monkeypatch):
 def test_the_first_word_comes_before_the_first_compile(call, arguments, first, monkeypatch):
     said = []
 
-    def compile_nothing(*_):
+    def compile_nothing(*_, **__):
         said.append("COMPILE")
         raise CompileError("load", "not today")
 
@@ -720,7 +720,7 @@ def test_what_if_tells_what_its_check_is_at(monkeypatch):
 
 
 def test_what_is_stopped_says_where_it_was(monkeypatch):
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(factory, "compile_factory", stop)

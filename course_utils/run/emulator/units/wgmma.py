@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -350,11 +351,11 @@ class Issued:
 
 class Accumulators:
     """Of one cluster after another: accumulators by the CTA's rank, warpgroup, registers, N and kind; each
-    with the CTA that has it. Clusters that take turns have their own.
+    with the CTA that has it, and that goes when it has ended. Clusters that take turns have their own.
     """
 
     def __init__(self, machine: Machine) -> None:
-        self.used: dict[tuple, tuple[CTA, Accumulator]] = {}
+        self.used: dict[tuple, tuple[ReferenceType[CTA], Accumulator]] = {}
 
 
 class Warpgroups:
@@ -390,12 +391,13 @@ class Warpgroup:
         """
         key = self.cta.rank, self.number, registers, N, kind
         used = self.cta.machine.unit(Accumulators).used
-        if key in used and used[key][0].exited:
-            accumulator = used[key][1]
+        former, accumulator = used.get(key, (None, None))
+        owner = former() if former else None
+        if accumulator and (owner is None or owner.exited):
             accumulator.reset()
         else:
             accumulator = Accumulator(registers, N, kind)
-        used[key] = self.cta, accumulator
+        used[key] = ref(self.cta), accumulator
         return accumulator
 
     def run(self, count: int) -> None:
