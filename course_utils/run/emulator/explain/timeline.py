@@ -304,6 +304,7 @@ class Trace:
         if self.record or findings > self._findings:
             self._tell(called)
         self._clusters, self._findings = self._clusters + 1, findings
+        self._roles.clear()
         self._noted.clear()
         self._unnamed.clear()
         self._arrived.clear()
