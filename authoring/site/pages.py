@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 from authoring import sync
 from course_utils.compile.faults import kernels
+from course_utils.figures.strip import NUMBER
 from course_utils.grading import steps
 from course_utils.recordings import measured
 
@@ -25,9 +26,7 @@ _TEXT = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\[({_TEXT}),{_TEXT}\]")  # of a timeline's data: where it stands, and its code
 _LINES = re.compile(rf'"lines":\[(?:\[{_TEXT},{_TEXT}\],?)*\]')
 ON_SITE = r"(?:notebooks|docs)/\w+\.(?:md|ipynb)"  # a page of the site, by its path in the checkout
-ENTRY = re.compile(
-    r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[(?:\d\d[a-z]?|[at]\d|b\d\d)\]\((?P<where>[^)]+)\)$", re.M
-)
+ENTRY = re.compile(rf"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[{NUMBER}\]\((?P<where>[^)]+)\)$", re.M)
 
 
 def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
@@ -140,7 +139,7 @@ def _on_the_site(text: str) -> str:
     """An output's HTML, whose links lead to pages. A timeline names lines and shows no code of a solution."""
     text = _LINES.sub(lambda found: _LINE.sub(r'[\1,""]', found[0]), text)
     text = re.sub(r"(href=['\"])(symptom_map|glossary|check_any_kernel)\.md", r"\1\2.html", text)
-    return re.sub(r"(href=['\"](?:\d\d[a-z]?|[at]\d|b\d\d)_\w+)\.ipynb", r"\1.html", text)
+    return re.sub(rf"(href=['\"]{NUMBER}_\w+)\.ipynb", r"\1.html", text)
 
 
 def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:

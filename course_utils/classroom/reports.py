@@ -16,7 +16,7 @@ from course_utils.classroom.similar import Group
 from course_utils.classroom.submissions import NOTEBOOKS, OTHER_LANGUAGE, Submission
 from course_utils.grading import steps
 from course_utils.grading.levels import from_blank
-from course_utils.grading.steps import EXERCISES, GRADED, notebook_of
+from course_utils.grading.steps import EXERCISES, notebook_of
 from course_utils.grading.verdict import OPEN
 
 FAULT = "fault"  # a cell of grades.csv: no points follow from it
@@ -68,8 +68,8 @@ def handed_in(class_: Sequence[Graded]) -> list[str]:
     for one in class_:
         for name, record in one.records.items():
             by_name.setdefault(name, []).append(record)
-    written = [name for name in GRADED if not all(map(_is_open, by_name.get(name, ())))]
-    return written or [name for name in GRADED if name in by_name]
+    written = [name for name in EXERCISES if not all(map(_is_open, by_name.get(name, ())))]
+    return written or [name for name in EXERCISES if name in by_name]
 
 
 def _is_open(record: dict | None) -> bool:

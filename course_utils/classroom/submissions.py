@@ -24,7 +24,7 @@ from course_utils.classroom.limits import TooMuch, limited
 from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import BEGIN, SOLUTIONS, unified
 from course_utils.grading import levels, steps
-from course_utils.grading.steps import GRADED
+from course_utils.grading.steps import EXERCISES
 
 NAME_LIMIT = 120  # bytes of a learner's name
 NO_STEP = " was left out: its name has no step or case, as step05_cute.py has"
@@ -175,7 +175,7 @@ def _notebook(made: Submission, file: str, text: str) -> None:
     ends: dict[str, int] = {}  # by exercise, up to which cell names are looked for that it does not define
     for at, (metadata, source) in enumerate(book):
         name = _id(metadata)
-        if name in GRADED:
+        if name in EXERCISES:
             found.setdefault(name, []).append(source)
             ends[name] = at
         elif name and name.endswith("-check"):
@@ -185,7 +185,7 @@ def _notebook(made: Submission, file: str, text: str) -> None:
         for check in islice(_CHECK.finditer(begin), CHECKS):
             exercise = _exercise(*check.groups())
             if exercise and (cell := above.get(function_of(exercise))) is not None:
-                if exercise not in found or cell[0] not in GRADED:
+                if exercise not in found or cell[0] not in EXERCISES:
                     guessed.setdefault(exercise, cell[1])
                     ends.setdefault(exercise, at)
         above |= dict.fromkeys((one[1] or one[2] for one in _DEFINES.finditer(begin)), (name, source))
@@ -197,7 +197,7 @@ def _notebook(made: Submission, file: str, text: str) -> None:
         above_it = [one for metadata, one in book[: ends[name]] if _id(metadata) != name]
         _take(made, name, _complete(made, name, source, above_it), file)
     for name in sorted({f"{one.partition('-')[0]}" for one in found}):
-        for missing in (one for one in GRADED if one.startswith(f"{name}-") and one not in made.sources):
+        for missing in (one for one in EXERCISES if one.startswith(f"{name}-") and one not in made.sources):
             made.findings.append(f"{_shown(file)}: the cell {missing} is missing")
 
 
@@ -346,7 +346,7 @@ def _exercise(name: str, rest: str) -> str:
 def _one_of(name: str, dsl: str) -> str:
     """The exercise of a step or case, in this language or in none; "" where there is none."""
     return next(
-        (one for one in (f"{name}-{kind}" for kind in (dsl, "maps", "plan", "paths")) if one in GRADED), ""
+        (one for one in (f"{name}-{kind}" for kind in (dsl, "maps", "plan", "paths")) if one in EXERCISES), ""
     )
 
 
@@ -356,7 +356,7 @@ def function_of(exercise: str) -> str:
 
 
 def _hold_check(made: Submission, exercise: str, source: str) -> None:
-    if exercise not in GRADED:
+    if exercise not in EXERCISES:
         return
     name, _, dsl = exercise.partition("-")
     checks = {"copy": "check_copy", "mend": "check_maps", "seconds": "check_plan", "predict": "check_paths"}

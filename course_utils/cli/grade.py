@@ -19,7 +19,7 @@ from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_
 from course_utils.classroom.ledger import Ledger, naming
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.similar import Group, Marks
-from course_utils.classroom.submissions import GRADED, Submission
+from course_utils.classroom.submissions import EXERCISES, Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
@@ -274,12 +274,12 @@ def _wanted(named: Sequence[str]) -> list[str]:
             raise ValueError("; ".join(filter(None, (text, steps.meant(name)))))
     if named and not asked:
         raise ValueError(f"--step {','.join(named)} names no step or case")
-    return [name for name in GRADED if any(name in _named(one) for one in asked)]
+    return [name for name in EXERCISES if any(name in _named(one) for one in asked)]
 
 
 def _named(name: str) -> list[str]:
     """The exercises of a step or case, or the one of this name."""
-    return [one for one in GRADED if name in (one, one.partition("-")[0])]
+    return [one for one in EXERCISES if name in (one, one.partition("-")[0])]
 
 
 def _shard(text: str) -> tuple[int, int]:

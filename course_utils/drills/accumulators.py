@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from course_utils.chips import BLACKWELL
 from course_utils.drills import ring
 from course_utils.drills.barriers import Barrier
+from course_utils.drills.budget import stages_in
 from course_utils.drills.question import Question, Row, choice, number
 from course_utils.drills.tensor_memory import COLUMNS, SIZES, least_allocation
 from course_utils.run.emulator.core.residents import Unstarted
@@ -420,17 +421,7 @@ def stages_beside_D(rng: Random) -> Question:
             2 * right: "fp16 takes two bytes, and a stage holds A and B.",
         },
         f"({room} - {out}) / {stage} = {(room - out) / stage:.2f}.",
-        lambda answer: (
-            Row.each(
-                "stages",
-                range(min(answer, 12)),
-                lambda i: stage,
-                lambda i: "load" if (i + 1) * stage + out <= room else "fault",
-            ),
-            Row.one("D", out, "store"),
-            Row.one("KiB in all", answer * stage + out, "fault" * (answer * stage + out > room), True),
-            Row.one("of", room),
-        ),
+        lambda answer: stages_in(room, answer, stage, out),
         99,
     )
 

@@ -203,6 +203,16 @@ ARRIVING = {  # who arrives in each round: arrivals
 }
 
 
+def counted(init: int, arrivals: int) -> Picture:
+    """What becomes of a phase of a barrier whose init counts ``init``, and which gets ``arrivals``."""
+    ends = "ends too early" if init < arrivals else "never ends"
+    return (
+        Row.one("init", init, here=True),
+        Row.one("arrive", arrivals, "wait"),
+        Row.one("then", *((ends, "fault") if init != arrivals else ("the phase can end", ""))),
+    )
+
+
 def arrival_count(rng: Random) -> Question:
     who, right = rng.choice(sorted(ARRIVING.items()))
     copies = rng.choice((2, 3, 4))
@@ -219,19 +229,7 @@ def arrival_count(rng: Random) -> Question:
             1: "More than one of them arrives, and each arrival counts.",
         },
         f"An arrival is what a thread does: {right} of them, whatever the loads bring.",
-        lambda answer: (
-            Row.one("init", answer, here=True),
-            Row.one("arrive", right, "wait"),
-            Row.one(
-                "then",
-                "the phase can end"
-                if answer == right
-                else "never ends"
-                if answer > right
-                else "ends too early",
-                "" if answer == right else "fault",
-            ),
-        ),
+        lambda answer: counted(answer, right),
         1024,
     )
 

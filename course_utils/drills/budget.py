@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from course_utils.chips import HOME
-from course_utils.drills.question import Question, Row, choice, number
+from course_utils.drills.question import Picture, Question, Row, choice, number
 
 WARPGROUP, HALF = 128, 2  # threads, and bytes of an fp16
 
@@ -94,18 +94,24 @@ def stages_that_fit(rng: Random) -> Question:
             right - 1: "One more fits.",
         },
         f"({room} - {out}) / {stage} = {(room - out) / stage:.2f}.",
-        lambda answer: (
-            Row.each(
-                "stages",
-                range(min(answer, 12)),
-                lambda i: stage,
-                lambda i: "load" if (i + 1) * stage + out <= room else "fault",
-            ),
-            Row.one("D", out, "store"),
-            Row.one("KiB in all", answer * stage + out, "fault" * (answer * stage + out > room), True),
-            Row.one("of", room),
-        ),
+        lambda answer: stages_in(room, answer, stage, out),
         99,
+    )
+
+
+def stages_in(room: int, stages: int, stage: int, out: int) -> Picture:
+    """``stages`` of so many KiB and D's buffers, held against the ``room`` of a CTA."""
+    total = stages * stage + out
+    return (
+        Row.each(
+            "stages",
+            range(min(stages, 12)),
+            lambda _: stage,
+            lambda i: "load" if (i + 1) * stage + out <= room else "fault",
+        ),
+        Row.one("D", out, "store"),
+        Row.one("KiB in all", total, "fault" * (total > room), True),
+        Row.one("of", room),
     )
 
 

@@ -10,7 +10,8 @@ from random import Random
 from course_utils.chips import BLACKWELL
 from course_utils.drills import tensor_memory
 from course_utils.drills.barriers import mask
-from course_utils.drills.question import Picture, Question, Row, choice, number
+from course_utils.drills.budget import stages_in
+from course_utils.drills.question import Question, Row, choice, number
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units import tcgen05, tmem
 
@@ -270,21 +271,6 @@ def stages_of_pair(rng: Random) -> Question:
             right - 1: "One more fits.",
         },
         f"A CTA's share of a stage is {stage} KiB: ({room} - {out}) / {stage} = {(room - out) / stage:.2f}.",
-        lambda answer: _room(answer, stage, out, room),
+        lambda answer: stages_in(room, answer, stage, out),
         99,
-    )
-
-
-def _room(stages: int, stage: int, out: int, room: int) -> Picture:
-    total = stages * stage + out
-    return (
-        Row.each(
-            "stages",
-            range(min(stages, 12)),
-            lambda _: stage,
-            lambda i: "load" if (i + 1) * stage + out <= room else "fault",
-        ),
-        Row.one("D", out, "store"),
-        Row.one("KiB in all", total, "fault" * (total > room), True),
-        Row.one("of", room),
     )

@@ -11,8 +11,8 @@ from random import Random
 import numpy as np
 
 from course_utils.chips import BLACKWELL
-from course_utils.drills.barriers import Barrier
-from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
+from course_utils.drills.barriers import Barrier, counted
+from course_utils.drills.question import Picture, Question, Row, choice, number
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units import tcgen05, tmem
 
@@ -410,22 +410,6 @@ def arrivals(rng: Random) -> Question:
             1: "More than one of them arrives.",
         },
         f"{right} arrival{'s' * (right > 1)} in each phase, however many MMAs and bytes there are.",
-        lambda answer: (
-            Row.one("init", answer, here=True),
-            Row.one("arrive", right, "wait"),
-            Row(
-                "then",
-                (
-                    Cell(
-                        "the phase can end"
-                        if answer == right
-                        else "never ends"
-                        if answer > right
-                        else "ends too early",
-                        "" if answer == right else "fault",
-                    ),
-                ),
-            ),
-        ),
+        lambda answer: counted(answer, right),
         1024,
     )

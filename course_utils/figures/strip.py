@@ -11,7 +11,8 @@ from course_utils.grading import steps, verdict
 from course_utils.grading.levels import from_blank
 from course_utils.recordings import progress
 
-_NAME = re.compile(r"(\d\d[a-z]?|[at]\d|b\d\d)_(\w+)\.ipynb")
+NUMBER = r"(?:\d\d[a-z]?|[at]\d|b\d\d)"  # of a notebook, as a pattern
+_NAME = re.compile(rf"({NUMBER})_(\w+)\.ipynb")
 PARTS = "0tba"  # the ladder, TMA, Blackwell, attention: how their numbers begin
 _PICTURE = re.compile(r"!\[([^\]]*)\]\((images/\w+\.svg)\)")
 LEGEND = "All notebooks, each filled as far as your points go. The thick frame is where you are."

@@ -73,8 +73,11 @@ class Wrong:
         """
         if not self.findings:
             return None
-        more = {"stored-twice": bool(self.causes), "overwrite-while-read": self.gaps}
-        more["read-before-write"] = any(cause.case == "input-changed" for cause in self.causes)
+        more = {
+            "stored-twice": bool(self.causes),
+            "overwrite-while-read": self.gaps,
+            "read-before-write": any(cause.case == "input-changed" for cause in self.causes),
+        }
         return None if more.get(self.findings[0]["kind"]) else self.findings[0]
 
     @property

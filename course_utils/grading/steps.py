@@ -536,9 +536,6 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name in BLACKWELL_STEPS for dsl in DSL_NAMES),
 )
 
-# and what stands in no notebook yet: what a class may hand in
-GRADED = tuple(dict.fromkeys((*EXERCISES, *(f"{name}-{dsl}" for name in LEVELLED for dsl in DSL_NAMES))))
-
 
 def notebook_of(name: str) -> str:
     """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
@@ -630,7 +627,7 @@ def meant(name: str) -> str:
 
 def languages(name: str) -> tuple[str, ...]:
     """The languages in which an id is an exercise; "maps", "paths" or "plan" of one that has no kernel."""
-    return tuple(one.partition("-")[2] for one in GRADED if one.partition("-")[0] == name)
+    return tuple(one.partition("-")[2] for one in EXERCISES if one.partition("-")[0] == name)
 
 
 def solved_by(name: str) -> str:

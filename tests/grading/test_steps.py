@@ -9,13 +9,12 @@ import pytest
 
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS, solution_path
+from course_utils.figures.strip import NUMBER
 from course_utils.grading import steps
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
-NOTEBOOKS = re.findall(
-    r"^\| \[(\d\d[a-z]?|[at]\d|b\d\d) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M
-)
+NOTEBOOKS = re.findall(rf"^\| \[({NUMBER}) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M)
 KERNELS = re.findall(
     r"^\| (\d+) \| \[([^]]+)\]\(\.\./([^)]+)\) \| \[([^]]+)\]\(\.\./([^)]+)\) \| (\d+) \|",
     (ROOT / "docs" / "solutions.md").read_text(),

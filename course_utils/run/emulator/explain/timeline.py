@@ -130,7 +130,6 @@ class Trace:
         # warps that have issued tcgen05.mma, and the instructions that commit them
         self._issuers: set[Warp] = set()
         self._commits: set[int] = set()
-        self._roles: dict[Warp, str] = {}
         self._clusters = self._findings = 0
         listen, note = machine.probe.listen, self.note
         listen(LoadIssued, self._load_issued)
@@ -290,11 +289,11 @@ class Trace:
             span.end = piece.until
         kinds = cache(names.kinds_of)
         called = cache(lambda barrier: names.of_barrier(barrier, kinds))
-        self._roles = {warp: role(warp).name() for warp, _ in self._unnamed}
-        self._share_roles()
+        roles = {warp: role(warp).name() for warp, _ in self._unnamed}
+        self._share_roles(roles)
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
-            span.role = span.role or self._roles[warp]
+            span.role = span.role or roles[warp]
             if barrier is not None:
                 span.label = called(barrier)
         arrivals = self.arrivals[len(self.arrivals) - len(self._arrived) :]
@@ -302,9 +301,8 @@ class Trace:
             arrival.barrier = called(barrier)
         findings = len(self.machine.unit(Findings).found)
         if self.record or findings > self._findings:
-            self._tell(called)
+            self._tell(called, roles)
         self._clusters, self._findings = self._clusters + 1, findings
-        self._roles.clear()
         self._noted.clear()
         self._unnamed.clear()
         self._arrived.clear()
@@ -313,31 +311,31 @@ class Trace:
         self._issuers.clear()
         self._commits.clear()
 
-    def _share_roles(self) -> None:
+    def _share_roles(self, roles: dict[Warp, str]) -> None:
         """Roles of a kernel with tcgen05.mma, whose warps multiply without holding sums: as they are where
         some warps only load, else one for all.
         """
         if not self._issuers:
             return
-        split = any(name == "producer" and warp not in self._issuers for warp, name in self._roles.items())
+        split = any(name == "producer" and warp not in self._issuers for warp, name in roles.items())
         writing = {(span.cta, span.warp) for span, _ in self._pieces}
-        for warp, name in self._roles.items():
+        for warp, name in roles.items():
             if not split:
-                self._roles[warp] = "worker"
+                roles[warp] = "worker"
             elif warp in self._issuers:
-                self._roles[warp] = "MMA"
+                roles[warp] = "MMA"
             elif not name and (warp.cta.number, warp.index) in writing:
-                self._roles[warp] = "epilogue"
+                roles[warp] = "epilogue"
 
-    def _tell(self, called: Callable[[MBarrier], str]) -> None:
-        """The events of the cluster that has run. ``called`` names an mbarrier."""
+    def _tell(self, called: Callable[[MBarrier], str], roles: dict[Warp, str]) -> None:
+        """The events of the cluster that has run. ``called`` names an mbarrier; ``roles`` of warps grow."""
         for time, kind, warp, at, what, number in self._noted[: max(LIMIT - len(self.events), 0)]:
             place = self.machine.unit(Places).place(at)
             event = Event(time, kind, self._clusters, -1, -1, "", place, count=number)
             if warp is not None:
-                if warp not in self._roles:
-                    self._roles[warp] = role(warp).name()
-                event.cta, event.warp, event.role = warp.cta.number, warp.index, self._roles[warp]
+                if warp not in roles:
+                    roles[warp] = role(warp).name()
+                event.cta, event.warp, event.role = warp.cta.number, warp.index, roles[warp]
             if isinstance(what, PhaseWait):
                 event.parity, what = what.parity, what.barrier
             if isinstance(what, MBarrier):
