@@ -1000,6 +1000,17 @@ def test_bundle_that_cannot_be_exits_2(argv, words, course):
 # -- how quickly it starts
 
 
+def in_a_process(code):
+    """What a Python of its own prints, with this checkout's course."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+    )
+
+
 @pytest.mark.parametrize(
     "line, words",
     [
@@ -1016,13 +1027,7 @@ def test_a_wrong_call_is_answered_before_a_compiler_is_imported(line, words):
         "heavy = ('torch', 'tilelang', 'cutlass', 'matplotlib', 'IPython', 'nbformat', 'msgspec', 'numpy')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
-    )
+    done = in_a_process(code)
     assert (done.stdout, words in done.stderr) == ("2\n[]\n", True), done.stderr
 
 
@@ -1034,13 +1039,7 @@ def test_doctor_imports_no_compiler():
         "doctor.doctor(Console())\nheavy = ('torch', 'tilelang', 'cutlass', 'numpy', 'matplotlib')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
-    )
+    done = in_a_process(code)
     assert done.stdout.endswith("[]\n") and "\nok      cute" in done.stdout, done
 
 
@@ -1065,13 +1064,7 @@ def test_help_loads_no_compiler_and_draws_nothing():
         "heavy = ('torch', 'tilelang', 'cutlass', 'matplotlib', 'IPython', 'nbformat', 'msgspec', 'numpy')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
-    )
+    done = in_a_process(code)
     assert done.stderr == "[]\n"
 
 
